@@ -10,9 +10,11 @@ from app.core.access.repeated_commands import OnceDep
 from app.core.access.signed_in import Viewer, may
 from app.core.blocked.diagnosis import DiagnosisKind, Explanation
 from app.core.blocked.ending import EndingPlan, EndPlan
+from app.core.blocked.readers import BlockedReport
 from app.core.blocked.schemas import EndGiven, EndTarget, FenceGiven, FenceTarget
 from app.core.blocked.service import operating
 from app.core.blocked.service.ending import EndedTransaction, FenceResult
+from app.core.clusters import service as clusters
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.web.api.documented import refusals
@@ -51,6 +53,13 @@ async def explain_stuck(
         observations=wiring.observations,
         clock=wiring.clock,
     )
+
+
+@router.get("/blocked-readers", responses=refusals(404))
+async def get_blocked_readers(name: NameInPath, uow: Uow, wiring: WiringDep, _: Viewer) -> Shown[BlockedReport]:
+    """Return the transactions that block readers for 10 seconds or longer, as this server's observer sees them."""
+    await clusters.get_cluster(uow, name)
+    return wiring.observations.blocked_of(name)
 
 
 @router.post("/transactions/preview-fence", responses=refusals(404, 413))

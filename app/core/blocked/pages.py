@@ -62,6 +62,8 @@ def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: DiagnosisKind
             "kind": kind or "",
             "problem": problem,
             "found": None if found is None else _shown(found),
+            "blocked": (blocked := wiring.observations.blocked()),
+            "causes": [one for report in blocked for one in report.causes],
         }
         # The brokers' answers do not depend on changes of the database, so the page is refreshed every two seconds.
         return Screen(template="stuck/detail", title="Blocked consumers", context=context, concerns=frozenset())
@@ -115,7 +117,7 @@ async def show(
     kind: DiagnosisKind | None = None,
 ) -> Response:
     look = looking_at(wiring, cluster=cluster, target=target.strip(), kind=kind)
-    return await screen.live(request, wiring, by, look, is_live=bool(cluster and target.strip()))
+    return await screen.live(request, wiring, by, look)
 
 
 @router.get("/stuck/fence")

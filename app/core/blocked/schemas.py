@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.core.blocked import diagnosis, ending, facts
+from app.core.blocked import diagnosis, ending, facts, readers
 from app.core.blocked.service import ending as ended
 from app.core.runs.api.offset_schemas import Offset, Partition, Topic
 from app.kit.web.api.bodies import Body
@@ -70,6 +70,26 @@ class Fenced:
 @shows(ended.EndedTransaction)
 class Ended:
     """The result, and the state of the partition's consumers afterwards."""
+
+
+@shows(readers.BlockedPartition)
+class BlockedPartition:
+    """A blocked partition. at_least: there are more `records` behind its last stable offset."""
+
+
+@shows(readers.WaitingGroup)
+class WaitingGroup:
+    """A group that waits at a last stable offset, or reads up to it. before: the offsets in between."""
+
+
+@shows(readers.BlockedReaders)
+class BlockedReaders:
+    """A transaction, and the partitions that it blocks. until_ms: the time at which its coordinator ends it."""
+
+
+@shows(readers.BlockedReport)
+class BlockedReport:
+    """The longest blocked first. problem: why the present state is not known; `causes` are the last known then."""
 
 
 class FenceTarget(Body):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from fastapi import APIRouter, Request, Response
 
 from app.core.access.signed_in import Viewer
+from app.core.blocked.readers import BlockedReport
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
 from app.core.runs.pages.charts import chart_of
@@ -30,10 +32,28 @@ def looking_at(wiring: Wiring) -> Look:
             for snapshot in wiring.observations.all()
             if quality_of(snapshot.transaction_journal, now_ms=int(now.timestamp() * 1000)).quality in _UNSEEN
         ]
-        context = {"view": view, "chart": chart_of(view.series), "unseen": unseen}
+        context = context_of(view, wiring.observations.blocked(), unseen=unseen)
         return Screen(template="overview/detail", title="Overview", context=context)
 
     return look
+
+
+def context_of(
+    view: overview.Overview, blocked: Sequence[BlockedReport] = (), *, unseen: Sequence[str] = ()
+) -> Mapping[str, object]:
+    """The page's context. A hanging transaction that blocks readers is one line: that of the blocked readers."""
+    causes = [one for report in blocked for one in report.causes]
+    told = {(one.cluster, one.producer_id, one.producer_epoch) for one in causes}
+    keys = ((line, line.transaction.key) for line in view.hanging)
+    hanging = [line for line, key in keys if (line.cluster, key.producer_id, key.producer_epoch) not in told]
+    return {
+        "view": view,
+        "chart": chart_of(view.series),
+        "unseen": unseen,
+        "blocked": blocked,
+        "causes": causes,
+        "hanging": hanging,
+    }
 
 
 @router.get("/")

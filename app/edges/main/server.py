@@ -15,7 +15,8 @@ from app.core.access.service import tokens
 from app.core.access.store.identity import IdentityStore
 from app.core.alerts.conditions import AlertBounds
 from app.core.alerts.loop import AlertWatch
-from app.core.blocked.loop import DeadTasks
+from app.core.blocked.loops.blocked_readers import BlockedReadersWatch
+from app.core.blocked.loops.dead_tasks import DeadTasks
 from app.core.clusters.surveys import Surveys
 from app.core.fencing.loop import FencingRecorder
 from app.core.hanging.loops.searches import HangingSearch
@@ -201,7 +202,14 @@ class Server:
             ),
         )
         census = IdCensus(unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock)
-        return [self._observer, self._fencing, watch, census]
+        blocked = BlockedReadersWatch(
+            unit_of_work=self._database.unit_of_work,
+            brokers=self._transactions,
+            observations=self._observations,
+            clock=self._clock,
+            where=self._where,
+        )
+        return [self._observer, self._fencing, watch, census, blocked]
 
     def _make_observer(self) -> Observer:
         settings = self._settings

@@ -9,6 +9,7 @@ import typer
 
 from app.core.blocked.diagnosis import DiagnosisKind, Explanation
 from app.core.blocked.ending import EndingPlan, EndPlan
+from app.core.blocked.readers import BlockedReport
 from app.core.blocked.service import ending, explaining
 from app.core.blocked.service.ending import EndedTransaction, FenceResult
 from app.core.hanging.search_once import search_once
@@ -34,6 +35,8 @@ LOOKED_AT_ONCE = 500
 
 class Operations(Protocol):
     """The operations on one cluster. Every refusal is a CommandError."""
+
+    def blocked(self) -> BlockedReport: ...
 
     def hanging(self) -> HangingAnswer: ...
 
@@ -70,6 +73,13 @@ def check_named(bootstrap_server: str | None, config: list[str] | None, cluster:
 class DirectOperations(DirectCluster):
     """Brokers directly; `why` is ignored, as there is no command log."""
 
+    def blocked(self) -> BlockedReport:
+        return self.run(
+            lambda: explaining.find_blocked(
+                self.brokers, self.connection, self.asked, limit=LOOKED_AT_ONCE, now_ms=now_ms
+            )
+        )
+
     def hanging(self) -> HangingAnswer:
         at_ms = now_ms()
         found = self.run(lambda: search_once(self.brokers, self.connection, now_ms=at_ms, limit=LOOKED_AT_ONCE))
@@ -105,6 +115,9 @@ class ServerOperations:
     def __init__(self, cluster: str) -> None:
         self._client = connect()
         self._path = f"/clusters/{quote(cluster, safe='')}"
+
+    def blocked(self) -> BlockedReport:
+        return as_record(self._client.get(f"{self._path}/blocked-readers"), BlockedReport)
 
     def hanging(self) -> HangingAnswer:
         return as_record(self._client.get(f"{self._path}/hanging"), HangingAnswer)

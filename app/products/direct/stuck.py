@@ -10,6 +10,7 @@ from rich.text import Text
 
 from app.core.blocked.chain import clause
 from app.core.blocked.diagnosis import AdviceVerdict, ChainLink, Diagnosis, DiagnosisKind, Explanation
+from app.core.blocked.readers import BlockedReport
 from app.edges.kafka.cli.cluster import as_document, now_ms
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig
 from app.kit.cli.output import AsJson, Watch, present
@@ -37,7 +38,7 @@ def stuck(
         str | None,
         typer.Argument(
             metavar="[GROUP|TOPIC[:PARTITION]]",
-            help="The blocked group, topic or partition. Without it: hanging transactions of the cluster.",
+            help="The blocked group, topic or partition. Without it: all blocked readers of the cluster.",
         ),
     ] = None,
     *,
@@ -54,7 +55,13 @@ def stuck(
     """Diagnose blocked consumers: the open transaction, its owner, its end, and the recommended action."""
     operations = operations_of(bootstrap_server, config, cluster)
     if target is None:
-        present(operations.hanging, hanging.rendered, as_json=as_json, watch_it=watch_it, document=as_document)
+        present(
+            lambda: (operations.blocked(), operations.hanging()),
+            lambda found: Group(blocked(found[0], now_ms()), hanging.rendered(found[1])),
+            as_json=as_json,
+            watch_it=watch_it,
+            document=lambda found: {"blocked": as_document(found[0]), **as_document(found[1])},
+        )
         return
     present(
         lambda: operations.explain(target, kind),
@@ -63,6 +70,36 @@ def stuck(
         watch_it=watch_it,
         document=lambda found: {"looked_at_ms": now_ms(), **as_document(found)},
     )
+
+
+def blocked(found: BlockedReport, at_ms: int) -> RenderableType:
+    """Show each transaction that blocks readers: who, since when, by whom, and what to do."""
+    parts: list[RenderableType] = []
+    if not found.causes:
+        is_known = found.at_ms >= 0 and not found.problem
+        parts.append(
+            Text("No blocked readers.", style="green")
+            if is_known
+            else Text(f"Blocked readers are not known: {found.problem or 'not checked yet'}", style="magenta")
+        )
+    for one in found.causes:
+        parts.append(Text(one.sentence, style="bold"))
+        owner = f", {one.owner}" if one.owner else ""
+        ends = "no timeout" if one.until_ms is None else f"times out in {duration(max(0, one.until_ms - at_ms))}"
+        parts.append(
+            Text(
+                f"  since {duration(at_ms - one.since_ms)}; producer {one.producer_id}, epoch {one.producer_epoch}"
+                f"{owner}; {ends}"
+            )
+        )
+        if one.groups:
+            parts.append(Text(f"  waiting: {', '.join(group.group for group in one.groups)}"))
+        parts.append(Text.assemble("  ", (one.verdict.label, _STYLES[one.verdict]), f": {one.advice}"))
+    if found.causes and found.problem:
+        parts.append(Text(f"As last known: {found.problem}", style="magenta"))
+    if found.left_out:
+        parts.append(Text(f"{count(found.left_out, 'partition')} not examined", style="magenta"))
+    return Group(*parts)
 
 
 def chain(found: Explanation, at_ms: int) -> RenderableType:

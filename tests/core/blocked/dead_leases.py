@@ -12,7 +12,7 @@ from app.core.access.command import Command
 from app.core.access.service import command_log
 from app.core.blocked.brokers import FencedProducer, NotEnded, TransactionBrokers
 from app.core.blocked.facts import KnownTransaction, Refused
-from app.core.blocked.loop import DeadTasks
+from app.core.blocked.loops.dead_tasks import DeadTasks
 from app.core.clusters.partition import Partition
 from app.core.fencing.record import FencingFilter, FencingRecord
 from app.core.fencing.store import FencingStore

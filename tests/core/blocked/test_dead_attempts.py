@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from app.core.blocked import loop as dead_tasks
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.blocked.dead_tasks import DeadEnd, DeadProducer, DeadTask
-from app.core.blocked.loop import LOOKED_AFTER_FOR, DeadTasks
+from app.core.blocked.loops import dead_tasks
+from app.core.blocked.loops.dead_tasks import LOOKED_AFTER_FOR, DeadTasks
 from app.core.blocked.service.dead_tasks import EndedDeadTask
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore

@@ -29,6 +29,8 @@ def page(found: Explanation | None, *, role: Role = Role.OPERATOR, problem: str 
         "target": "orders:0",
         "kind": "",
         "problem": problem,
+        "blocked": [],
+        "causes": [],
         "found": None if found is None else stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - the context of a view
     }
     return screen.render("stuck/_detail", {"may": may_as(role), "now": NOW, **context})
@@ -98,8 +100,8 @@ def test_partitions_that_are_not_blocked_are_counted() -> None:
 
 
 def test_empty_page_explains_itself() -> None:
-    assert "No target chosen" in page(None)
-    assert "No target chosen" not in page(None, problem="no Kafka broker answers at b1:9092")
+    assert "No blocked readers" in page(None)
+    assert "No blocked readers" not in page(None, problem="no Kafka broker answers at b1:9092")
     assert "no Kafka broker answers" in page(None, problem="no Kafka broker answers at b1:9092")
 
 

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.core.blocked.brokers import FencedProducer, TransactionBrokers
 from app.core.blocked.facts import KnownTransaction
-from app.core.blocked.loop import DeadTasks
+from app.core.blocked.loops.dead_tasks import DeadTasks
 from app.core.clusters.partition import Partition
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.store import FencingStore

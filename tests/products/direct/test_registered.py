@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.edges.embedded.kafka import KafkaCluster
@@ -31,6 +33,15 @@ def test_a_transaction_is_explained_and_fenced_by_the_server(
     assert found["partitions"][0]["links"][-1]["sentence"] == "whose owner is not a Fenceline task"
     anywhere = json_of(fenceline("stuck", "--cluster", cluster, "--json"))
     assert (anywhere["items"], anywhere["search"]["problem"]) == ([], "")
+
+    def blocks() -> list[dict[str, Any]]:
+        found = json_of(fenceline("stuck", "--cluster", cluster, "--json"))["blocked"]
+        assert not found["problem"]
+        return [one for one in found["causes"] if one["transactional_id"] == name]
+
+    (blocker,) = wait_for(blocks, 60, "the transaction among the blocked readers")
+    assert [(one["topic"], one["records"]) for one in blocker["partitions"]] == [(topic, 1)]
+    assert name in fenceline("stuck", "--cluster", cluster).stdout
     shown = json_of(fenceline("end", topic, "0", "--cluster", cluster, "--json"))
     assert f"knows it as {name}" in shown["refusal"]
     idle, committed = Scene(kafka.bootstrap_servers).leave_open(make_topic())

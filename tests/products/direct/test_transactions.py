@@ -90,6 +90,9 @@ def test_hanging_transaction_is_shown_then_ended(scene: Scene, fenceline: Comman
     ):
         (one,) = found["items"]
         assert (one["topic"], one["is_corroborated"]) == (topic, True)
+    causes = document(fenceline("stuck", "--json"))["blocked"]["causes"]
+    assert [one["verdict"] for one in causes if one["partitions"][0]["topic"] == topic] == ["end"]
+    assert f"{topic}-0: " in fenceline("stuck").stdout
     unasked = fenceline("end", topic, "0", "--execute")
     assert "Give --yes to confirm" in unasked.stderr
     done = fenceline("end", topic, "0", "--execute", "--yes")

@@ -12,7 +12,9 @@ from app.core.blocked.brokers import TransactionBrokers
 from app.core.blocked.diagnosis import Asked, DiagnosisKind, Explanation
 from app.core.blocked.facts import PartitionFacts
 from app.core.blocked.group_diagnosis import diagnose_group
+from app.core.blocked.readers import OPEN_AFTER_MS, BlockedReport, OpenSince, blocked_readers
 from app.core.clusters.brokers import Connection
+from app.core.journals.group_records import TOPIC as GROUPS
 from app.kit.errors import InvalidError, NotFoundError
 
 Ask = Callable[[Collection[str]], Awaitable[Asked]]
@@ -71,3 +73,24 @@ async def explain_group(brokers: TransactionBrokers, connection: Connection, gro
 def ids_in(facts: Iterable[PartitionFacts]) -> frozenset[str]:
     """Return the transactional ids in these answers."""
     return frozenset(one.transactional_id for part in facts for one in part.coordinators.known.values())
+
+
+async def find_blocked(
+    brokers: TransactionBrokers, connection: Connection, ask: Ask, *, limit: int, now_ms: Callable[[], int]
+) -> BlockedReport:
+    """Ask about all visible partitions, once and without an observer: waiting groups are not known.
+
+    A transaction that is open for a short time by its coordinator's clock is left out.
+    """
+    held = await brokers.held_back(connection)
+    suspected = sorted(at for at in held.ends if at.topic != GROUPS)
+    facts = await brokers.look_at_partitions(connection, suspected[:limit])
+    asked = await ask(ids_in(facts))
+    causes = blocked_readers("", facts, asked, {}, OpenSince())
+    return BlockedReport(
+        cluster="",
+        at_ms=now_ms(),
+        causes=tuple(one for one in causes if not 0 < asked.now_ms - one.since_ms < OPEN_AFTER_MS),
+        problem="; ".join(held.silent),
+        left_out=len(suspected[limit:]),
+    )

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from app.core.blocked.readers import BlockedReport
 from app.core.hanging.report import SearchReport
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
@@ -33,6 +34,7 @@ class Observations:
         self._announce = announce
         self._snapshots: dict[str, Snapshot] = {}
         self._searches: dict[str, SearchReport] = {}
+        self._blocked: dict[str, BlockedReport] = {}
         self._changed: dict[str, asyncio.Event] = {}
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -44,6 +46,7 @@ class Observations:
 
     def forget(self, cluster: str) -> None:
         """The cluster is no longer observed."""
+        self._blocked.pop(cluster, None)
         if self._snapshots.pop(cluster, None) is not None:
             self._wake(cluster)
 
@@ -98,6 +101,21 @@ class Observations:
     def searches(self) -> list[SearchReport]:
         """By the cluster's name."""
         return [self._searches[name] for name in sorted(self._searches)]
+
+    def note_blocked(self, report: BlockedReport) -> None:
+        """Publish the blocked readers of a cluster."""
+        before = self.blocked_of(report.cluster)
+        self._blocked[report.cluster] = report
+        if before.shown != report.shown:
+            self._announce(notice_of(report.cluster))
+
+    def blocked_of(self, cluster: str) -> BlockedReport:
+        """Return the newest report; before the first one, an empty one with the reason."""
+        return self._blocked.get(cluster) or BlockedReport(cluster=cluster, problem="" if self._is_on else OFF)
+
+    def blocked(self) -> list[BlockedReport]:
+        """The reports of all observed clusters, by the cluster's name."""
+        return [self.blocked_of(name) for name in sorted(self._snapshots)]
 
     def _wake(self, cluster: str) -> None:
         waiting = self._changed.pop(cluster, None)

@@ -10,8 +10,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from app.core.blocked.advice import AdviceVerdict
+from app.core.blocked.readers import BlockedPartition, BlockedReaders, BlockedReport, WaitingGroup
 from app.core.journals.transaction_state import TOPIC
 from app.core.observing.snapshot import ReadingPhase
+from app.core.overview.pages import context_of
 from app.core.overview.service import PipelinePage
 from app.core.pipelines.pages.pipelines import links_of, unreached
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
@@ -217,7 +220,7 @@ def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
 
 def test_an_empty_server_says_what_to_do_first() -> None:
     view = samples.overview_view(is_empty=True)
-    html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
+    html = rendered("overview/_detail", context_of(view))
     assert "Register a cluster" in html
 
 
@@ -227,7 +230,7 @@ def test_an_empty_server_says_what_to_do_first() -> None:
 )
 def test_need_leads_to_the_page_that_explains_it(need: Need, page: str) -> None:
     view = samples.overview_view(needs=(need,))
-    text = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
+    text = rendered("overview/_detail", context_of(view))
     assert f'<a href="/pipelines/flights/{page}">Details</a>' in text
     assert f'<a href="/pipelines/flights/{page}">Details</a>' in pipeline_page(run(), needs=(need,))
 
@@ -242,8 +245,8 @@ def test_list_of_pipelines_marks_a_contradiction() -> None:
 def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = False) -> str:
     view = samples.overview_view(needs=needs)
     view = view if hangs else replace(view, hanging=())
-    html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": unseen})
-    found = re.search(r"<dt>Issues</dt>(.*?)</dl>", html, re.DOTALL)
+    html = rendered("overview/_detail", context_of(view, unseen=unseen))
+    found = re.search(r"<dt>Open problems</dt>(.*?)</dl>", html, re.DOTALL)
     assert found is not None
     return " ".join(re.sub(r"<[^>]+>", " ", found[1]).split())
 
@@ -254,19 +257,65 @@ def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = 
 def test_the_first_figure_is_as_grave_as_the_gravest_need(severity: NeedSeverity, tone: str) -> None:
     need = Need(pipeline="flights", run_id=None, severity=severity, sentence="it is so")
     view = msgspec.structs.replace(samples.overview_view(needs=(need,)), hanging=())
-    html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
-    assert f'<dl class="stat {tone} main"><dt>Issues</dt>' in html
+    html = rendered("overview/_detail", context_of(view))
+    assert f'<dl class="stat {tone} main"><dt>Open problems</dt>' in html
 
 
 def test_overview_says_that_all_is_well_only_where_it_is_known() -> None:
-    assert needs_you(unseen=[]) == "none no action required"
+    assert needs_you(unseen=[]) == "none 1 pipeline, 1 cluster checked"
     assert needs_you(unseen=["east", "west"]) == "none not verified: east, west cannot be observed now"
     assert needs_you(unseen=[], hangs=True) == "1 see below"
     assert needs_you(unseen=["east"], needs=(NEED,), hangs=True) == "2 see below"
 
 
+def blocked_report(*, topic: str = "orders", producer_id: int = 4015, problem: str = "") -> BlockedReport:
+    parts = tuple(
+        BlockedPartition(topic=topic, partition=n, last_stable=10, high_watermark=379, records=369) for n in (0, 1)
+    )
+    cause = BlockedReaders(
+        cluster="local",
+        producer_id=producer_id,
+        producer_epoch=2,
+        transactional_id="orders-7",
+        owner="a client of group billing: shop on /10.0.0.7",
+        is_ours=False,
+        since_ms=NOW_MS - 840_000,
+        until_ms=NOW_MS + 60_000,
+        verdict=AdviceVerdict.FENCE,
+        advice="Fence it.",
+        partitions=parts,
+        groups=(WaitingGroup(group="invoices", before=0),),
+    )
+    return BlockedReport(cluster="local", at_ms=NOW_MS, causes=(cause,), problem=problem)
+
+
+def test_overview_answers_who_is_blocked_by_whom_since_when_and_what_to_do() -> None:
+    view = replace(samples.overview_view(), hanging=())
+    html = rendered("overview/_detail", context_of(view, [blocked_report(problem="no broker answers")]))
+    assert '<dl class="stat bad main"><dt>Open problems</dt><dd>1</dd>' in html
+    row = html[html.index('id="blocked-local-4015-2"') :]
+    row = row[: row.index("</tr>")]
+    words = " ".join(re.sub(r"<[^>]+>", " ", row).split())
+    assert "orders-0 and 1 more local 738 orders-7" in words
+    assert "a client of group billing: shop on /10.0.0.7" in words
+    assert "invoices" in words
+    assert "times out" in words
+    assert "/stuck/fence?cluster=local&amp;id=orders-7&amp;target=orders%3A0" in row
+    assert "no broker answers" in html
+
+
+def test_a_hanging_transaction_that_blocks_readers_is_one_line() -> None:
+    view = samples.overview_view()
+    (line,) = view.hanging
+    key = line.transaction.key
+    report = blocked_report(topic=key.topic, producer_id=key.producer_id)
+    cause = replace(report.causes[0], cluster=line.cluster, producer_epoch=key.producer_epoch)
+    assert context_of(view)["hanging"] == [line]
+    assert context_of(view, [replace(report, causes=(cause,))])["hanging"] == []
+
+
 def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:
-    html = rendered("overview/_detail", {"view": samples.overview_view(), "chart": chart_of([]), "unseen": []})
+    html = rendered("overview/_detail", context_of(samples.overview_view()))
     assert 'Fencing events, last 24 hours</dt><dd data-glow="fencings">3</dd>' in html
     assert "2 takeover · 1 timeout" in html
     assert 'href="/fencing/0195f3a2-b7c8-4d1e-9a6b-3c5d7e8f9012"' in html
