@@ -6,7 +6,7 @@ BEGINNING = """# Throughput of the loop and of other systems
 
 For readers who want to know how fast the loop is beside Kafka Streams, Spark's Kafka sink and Quix Streams: method, results and settings.
 
-`make bench` runs each system on the same records, on one broker, and checks the output; `make bench QUICK=1` runs the first three rows and
+`make bench` runs each system on the same records, on one broker, and checks the output. `make bench QUICK=1` runs the first three rows and
 JSON in a few minutes. `bench/results/latest.json` has every round, and `python -m bench.peers.page` makes this page of it.
 
 ## Method

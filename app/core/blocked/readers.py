@@ -1,8 +1,8 @@
-"""Blocked readers of a cluster: partitions whose last stable offset stands still, by the open transaction there.
+"""Blocked readers of a cluster: partitions whose last stable offset does not advance, by the open transaction there.
 
-The observer knows all open transactions. Partitions of those that are open for some time, and of hanging ones, are
-asked about (app/core/blocked/loops/blocked_readers.py); each cause is one `BlockedReaders`, however many partitions it
-blocks.
+The observer knows all open transactions. The brokers are asked about partitions of those that are open for some time,
+and of hanging ones (app/core/blocked/loops/blocked_readers.py). Each transaction is one `BlockedReaders`, however many
+partitions it blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPEN_AFTER_MS = 10_000
 OURS_AFTER_MS = 30_000
 """A living task of Fenceline ends its transaction by itself; a batch of a query may take a while."""
 MOST_PARTITIONS = 200
-"""Of a cluster at once. A transaction may have thousands."""
+"""The most partitions of a cluster in one request; a transaction may have thousands."""
 _QUIET = frozenset({AdviceVerdict.FREE, AdviceVerdict.UNSETTLED, AdviceVerdict.ONLY_MARKERS})
 
 _Producer = tuple[int, int]
@@ -61,7 +61,7 @@ class BlockedReaders(msgspec.Struct, frozen=True, kw_only=True):
     """One transaction, the partitions that it blocks, and who waits there.
 
     transactional_id: None if no coordinator knows it. owner: the Fenceline task, or the clients of the producer's
-    groups; empty if nobody knows. since_ms: it is open at least since then, by this server's clock.
+    groups; empty if it is not known. since_ms: it is open at least since then, by this server's clock.
     until_ms: the time at which its coordinator ends it; None: it does not, or that is not known.
     """
 
@@ -97,7 +97,7 @@ class BlockedReaders(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """Who is blocked, and by whom."""
+        """The sentence about the blocked readers and the transaction."""
         more = "at least " if any(one.at_least for one in self.partitions) else ""
         where = self.partitions[0].name
         if len(self.partitions) > 1:

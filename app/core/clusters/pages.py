@@ -107,6 +107,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
         survey = answer.survey
         snapshot = wiring.observations.of(name)
         context = {
+            "blocked": [wiring.observations.blocked_of(name)],
             "cluster": cluster,
             "answer": answer,
             "brokers": survey.brokers if survey else (),

@@ -1,8 +1,8 @@
 """One incremental fetch session with one broker (KIP-227): requests name only partitions whose position has changed.
 
-A broker answers with the partitions that have records, another high watermark or an error. Of a partition that is not
-in an answer, the broker had nothing new when it answered. Two journals have a hundred partitions, so that complete
-requests and answers cost a busy server most of its time.
+A broker answers with the partitions that have records, another high watermark or an error. It had nothing new in a
+partition that is not in its answer. Two journals have a hundred partitions, so complete requests and answers cost a
+busy server most of its time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class FetchSession:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def failed(self) -> None:
-        """The next request is complete: it is unknown what the broker has taken, or it has forgotten the session
-        (FETCH_SESSION_ID_NOT_FOUND after a restart, or when it needed the place).
+        """Make the next request complete. It is unknown what the broker has taken, or it has forgotten the session.
+
+        It forgets one by a restart, or when it needs the place (FETCH_SESSION_ID_NOT_FOUND).
         """
         self._epoch = _FIRST_EPOCH
