@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
 from tests.conftest import MakeTopic
-from tests.support.browser import NARROW, Site, assert_accessible
+from tests.support.browser import NARROW, Site, assert_accessible, assert_fits
 from tests.support.kafka_clients import initialise
 from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
@@ -32,7 +32,7 @@ def test_a_producer_left_open_is_named_and_fenced(site: Site, page: Page, make_t
     name, producer = leave_open(site.bootstrap_servers, topic)
     page.goto("/")
     page.get_by_role("link", name="Blocked consumers").click()
-    expect(page.get_by_text("No target chosen")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Blocked consumers")
     page.get_by_label("Group, topic or topic:partition").fill(f"{topic}:0")
     page.get_by_role("button", name="Check", exact=True).click()
     card = page.locator(f"#stuck-{topic}-0")
@@ -67,6 +67,30 @@ def test_a_producer_left_open_is_named_and_fenced(site: Site, page: Page, make_t
     row = page.locator("#commands tbody tr").first
     expect(row).to_contain_text("fence transaction")
     expect(row).to_contain_text("its host is gone")
+    del producer
+
+
+def test_a_blocker_is_found_on_the_overview_and_fenced(site: Site, page: Page, make_topic: MakeTopic) -> None:
+    """The question of a person on call: who is blocked, by whom, and what to do. Three clicks and a reason."""
+    topic = make_topic(partitions=1)
+    name, producer = leave_open(site.bootstrap_servers, topic)
+    page.goto("/")
+    row = page.locator("#blocked-readers tbody tr", has_text=name)
+    expect(row).to_contain_text(f"{topic}-0", timeout=40_000)
+    expect(row.locator("td[data-label=Records]")).to_have_text("1")
+    expect(row.locator(".pill")).to_have_text("blocked by an open transaction")
+    assert_accessible(page, what="the overview with blocked readers")
+    site.picture(page, "blocked-readers")
+    page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
+    assert_fits(page, what="blocked readers on a phone")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    row.get_by_role("link", name="Fence…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Fence {name}?")
+    page.get_by_label("Reason").fill("its host is gone")
+    page.get_by_role("button", name="Fence", exact=True).click()
+    expect(page.get_by_role("status").filter(has_text="Fenced.")).to_be_visible()
+    page.goto("/")
+    expect(row).to_have_count(0, timeout=20_000)
     del producer
 
 

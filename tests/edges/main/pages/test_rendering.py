@@ -296,7 +296,7 @@ def test_overview_answers_who_is_blocked_by_whom_since_when_and_what_to_do() -> 
     row = html[html.index('id="blocked-local-4015-2"') :]
     row = row[: row.index("</tr>")]
     words = " ".join(re.sub(r"<[^>]+>", " ", row).split())
-    assert "orders-0 and 1 more local 738 orders-7" in words
+    assert "orders-0 and 1 more on local 738 orders-7" in words
     assert "a client of group billing: shop on /10.0.0.7" in words
     assert "invoices" in words
     assert "times out" in words
