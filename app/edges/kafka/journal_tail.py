@@ -92,7 +92,7 @@ class JournalTail(RawFetcher):
         self._ends: dict[Partition, int] = {}
         self._at_end: dict[Partition, int] = {}
         self._sessions: defaultdict[int, FetchSession] = defaultdict(FetchSession)
-        # When each leader was sent the newest request that it has answered; and when all of its partitions were reported.
+        # The time of each leader's newest request with an answer, and of the newest report of all its partitions.
         self._asked_at: dict[int, float] = {}
         self._told_at: dict[int, float] = {}
         self._in_flight: set[int] = set()

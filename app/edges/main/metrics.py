@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
+from app.core.blocked.readers import BlockedReport
 from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds
@@ -33,6 +34,7 @@ async def exposition(wiring: Wiring) -> bytes:
     snapshots = wiring.observations.all()
     _journals(registry, snapshots, now_ms=now_ms)
     _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
+    _blocked(registry, wiring.observations.blocked(), now_ms=now_ms)
     _dead_tasks(registry, wiring.dead_ends(), wiring.dead_members())
     _dropped(registry, wiring.dropped_fields.counts)
     try:
@@ -112,6 +114,27 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         # Without news a transaction's known age does not grow; the journal's own age does.
         seen_ms = told.as_of_ms if told.phase is ReadingPhase.LOST else now_ms
         oldest.labels(snapshot.cluster).set(max(0, seen_ms - min(started)) / 1000 if started else 0)
+
+
+def _blocked(registry: CollectorRegistry, reports: Sequence[BlockedReport], *, now_ms: int) -> None:
+    """Add blocked readers, and the age of the report. A cluster without a report has no value."""
+    partitions, records, longest, age = (
+        Gauge(f"fenceline_{name}", words, ["cluster"], registry=registry)
+        for name, words in (
+            ("blocked_partitions", "Partitions blocked by a transaction that is open for 10 s or longer"),
+            ("blocked_records", "Records behind their last stable offsets"),
+            ("blocked_longest_seconds", "Age of the oldest of these transactions"),
+            ("blocked_report_age_seconds", "Time since the brokers were asked last"),
+        )
+    )
+    for report in reports:
+        if report.at_ms < 0:
+            continue
+        causes = report.causes
+        partitions.labels(report.cluster).set(sum(len(one.partitions) for one in causes))
+        records.labels(report.cluster).set(sum(one.records for one in causes))
+        longest.labels(report.cluster).set(max((now_ms - one.since_ms for one in causes), default=0) / 1000)
+        age.labels(report.cluster).set(max(0, now_ms - report.at_ms) / 1000)
 
 
 def _hanging(
