@@ -56,6 +56,8 @@ class Batches:
         looks = itertools.count()
         tail = IdTail(bootstrap_servers=self._bootstrap, transactional_ids=[self._name])
         try:
+            # Each look reads one record, and other tests have written into the partition of this id.
+            assert tail.state_of(self._name) is not None
             return kill_after_a_commit(
                 tail, self._name, pid=pid, checkpoint=self.checkpoint, give_up=lambda: next(looks) > LOOKS
             )
