@@ -133,23 +133,25 @@ class OpenSince:
     """Since when transactions are open at least, by this server's clock, with any clocks of brokers."""
 
     def __init__(self) -> None:
-        self._first_seen_ms: dict[_Producer, int] = {}
+        # By producer: the start of its open transaction by its coordinator, and when it was first seen.
+        self._first_seen: dict[_Producer, tuple[int, int]] = {}
 
     def of(self, producer: _Producer, *, now_ms: int) -> int:
-        return self._first_seen_ms.get(producer, now_ms)
+        return self._first_seen[producer][1] if producer in self._first_seen else now_ms
 
     def see(self, snapshot: Snapshot, search: SearchReport, *, now_ms: int) -> list[Partition]:
         """Return the partitions of transactions that are open for OPEN_AFTER_MS, the longest open first."""
-        open_for_ms: dict[_Producer, int] = {}
+        since: dict[_Producer, tuple[int, int]] = {}
         partitions: dict[_Producer, Iterable[Partition]] = {}
         for live in snapshot.transactions.values():
             state = live.state
             if not live.is_open or state.start_ms <= 0:
                 continue
-            producer = state.producer_id, state.producer_epoch
-            age = snapshot.clocks.age_at(TRANSACTIONS, live.partition, state.start_ms, now_ms=now_ms)
-            first_ms = min(now_ms, self._first_seen_ms.get(producer, now_ms))
-            open_for_ms[producer] = max(now_ms - first_ms, age.least_ms if age is not None else 0)
+            # Without a new epoch for each transaction, two of one producer differ in their start only.
+            producer, started_ms = (state.producer_id, state.producer_epoch), state.start_ms
+            age = snapshot.clocks.age_at(TRANSACTIONS, live.partition, started_ms, now_ms=now_ms)
+            first_ms = self._first_seen_ms(producer, started_ms, now_ms)
+            since[producer] = started_ms, min(first_ms, now_ms - age.least_ms if age is not None else now_ms)
             partitions[producer] = [
                 Partition(one.topic, number)
                 for one in state.partitions or ()
@@ -158,34 +160,51 @@ class OpenSince:
             ]
         for one in search.hanging:
             producer = one.key.producer_id, one.key.producer_epoch
-            first_ms = min(now_ms, self._first_seen_ms.get(producer, now_ms - OPEN_AFTER_MS))
-            open_for_ms[producer] = max(now_ms - first_ms, open_for_ms.get(producer, 0))
+            if producer not in since:
+                since[producer] = 0, min(self._first_seen_ms(producer, 0, now_ms), now_ms - OPEN_AFTER_MS)
             partitions[producer] = (*partitions.get(producer, ()), Partition(one.key.topic, one.key.partition))
-        self._first_seen_ms = {producer: now_ms - lasted_ms for producer, lasted_ms in open_for_ms.items()}
-        longest_first = sorted(open_for_ms, key=lambda producer: -open_for_ms[producer])
-        suspected = [one for one in longest_first if open_for_ms[one] >= OPEN_AFTER_MS]
+        self._first_seen = since
+        longest_first = sorted(since, key=lambda producer: since[producer][1])
+        suspected = [one for one in longest_first if now_ms - since[one][1] >= OPEN_AFTER_MS]
         return list(dict.fromkeys(at for producer in suspected for at in partitions[producer]))
+
+    def _first_seen_ms(self, producer: _Producer, started_ms: int, now_ms: int) -> int:
+        before = self._first_seen.get(producer)
+        return now_ms if before is None or before[0] != started_ms else min(now_ms, before[1])
 
 
 def blocked_readers(
-    cluster: str, facts: Sequence[PartitionFacts], asked: Asked, groups: Mapping[str, LiveGroup], since: OpenSince
-) -> tuple[BlockedReaders, ...]:
-    """Return one entry for each transaction that blocks readers, the longest open first.
+    cluster: str,
+    facts: Sequence[PartitionFacts],
+    asked: Asked,
+    groups: Mapping[str, LiveGroup],
+    since: OpenSince | None = None,
+) -> tuple[tuple[BlockedReaders, ...], str]:
+    """Return one entry for each transaction that blocks readers, the longest open first; and what is not known.
 
-    groups: of the cluster, as its journal was read.
+    groups: of the cluster, as its journal was read. since: None: only the coordinators' answers have ages; a
+    transaction of unknown age is not left out as a young one.
     """
+    unknown: list[str] = []
     found: defaultdict[_Producer, list[tuple[PartitionFacts, Diagnosis]]] = defaultdict(list)
     for one in facts:
         diagnosis = diagnose_partition(one, asked)
-        if diagnosis.verdict not in _QUIET and diagnosis.holder is not None:
+        if diagnosis.holder is None and diagnosis.verdict is AdviceVerdict.CANNOT_TELL:
+            unknown.append(f"{diagnosis.headline} {diagnosis.advice}")
+        elif diagnosis.holder is not None and diagnosis.verdict not in _QUIET:
             found[diagnosis.holder.producer_id, diagnosis.holder.producer_epoch].append((one, diagnosis))
     causes = [_cause(cluster, producer, blocked, asked, groups, since) for producer, blocked in found.items()]
-    told = [one for one in causes if not _is_at_work(one, now_ms=asked.now_ms)]
-    return tuple(sorted(told, key=lambda one: (one.since_ms, one.key)))
+    lasting = [one for one in causes if not _is_young(one, now_ms=asked.now_ms, is_age_known=since is not None)]
+    more = f" And {count(len(unknown) - 1, 'other partition')}." if len(unknown) > 1 else ""
+    return tuple(sorted(lasting, key=lambda one: (one.since_ms, one.key))), "".join(unknown[:1]) + more
 
 
-def _is_at_work(cause: BlockedReaders, *, now_ms: int) -> bool:
-    return cause.verdict is AdviceVerdict.OWNER and now_ms - cause.since_ms < OURS_AFTER_MS
+def _is_young(cause: BlockedReaders, *, now_ms: int, is_age_known: bool) -> bool:
+    """Return True for a transaction that is younger than the suspected one was, or of a task at work."""
+    age_ms = now_ms - cause.since_ms
+    if cause.verdict is AdviceVerdict.OWNER:
+        return age_ms < OURS_AFTER_MS
+    return cause.transactional_id is not None and age_ms < OPEN_AFTER_MS and (is_age_known or age_ms > 0)
 
 
 def _cause(
@@ -194,7 +213,7 @@ def _cause(
     blocked: Sequence[tuple[PartitionFacts, Diagnosis]],
     asked: Asked,
     groups: Mapping[str, LiveGroup],
-    since: OpenSince,
+    since: OpenSince | None,
 ) -> BlockedReaders:
     order = list(AdviceVerdict)
     worst = min((diagnosis for _, diagnosis in blocked), key=lambda one: order.index(one.verdict))
@@ -212,7 +231,10 @@ def _cause(
         transactional_id=name,
         owner=owner.name if owner is not None else _clients_of(producer, groups.values()),
         is_ours=owner is not None,
-        since_ms=min(since.of(producer, now_ms=asked.now_ms), asked.now_ms - max(ages_ms, default=0)),
+        since_ms=min(
+            asked.now_ms if since is None else since.of(producer, now_ms=asked.now_ms),
+            asked.now_ms - max(ages_ms, default=0),
+        ),
         until_ms=worst.until_ms,
         verdict=worst.verdict,
         advice=worst.advice,

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from app.core.blocked import readers
 from app.core.blocked.advice import AdviceVerdict
-from app.core.blocked.facts import PartitionFacts, TaskOwner
+from app.core.blocked.facts import PartitionFacts, Refused, TaskOwner
 from app.core.blocked.loops.blocked_readers import BlockedReadersWatch
 from app.core.blocked.readers import BlockedReaders, OpenSince, WaitingGroup, blocked_readers
 from app.core.clusters.cluster import Cluster
@@ -40,6 +40,7 @@ from tests.support.watched import watching
 
 _DEADLINE_S = 20.0
 PRODUCER = 4015
+OLD = held(known(age_ms=11_000, timeout_ms=20_000))
 JOURNAL = JournalStatus(topic="t", phase=ReadingPhase.LIVE, phase_since_ms=NOW_MS)
 
 
@@ -84,8 +85,11 @@ def group(name: str, offset: int, *, client_id: str = "shop", is_pending: bool =
 def causes(
     *facts: PartitionFacts, groups: tuple[LiveGroup, ...] = (), owners: dict[str, TaskOwner] | None = None
 ) -> tuple[BlockedReaders, ...]:
+    """Of transactions with the ages that their coordinators measured."""
     by_name = {one.group: one for one in groups}
-    return blocked_readers("c", facts, asked(owners=owners), by_name, OpenSince())
+    found, problem = blocked_readers("c", facts, asked(owners=owners), by_name, OpenSince())
+    assert not problem
+    return found
 
 
 def test_only_partitions_of_transactions_that_stay_open_are_suspected() -> None:
@@ -98,6 +102,35 @@ def test_only_partitions_of_transactions_that_stay_open_are_suspected() -> None:
     assert suspected(since, seen, at_ms=NOW_MS + 21_000) == []
 
 
+def test_transactions_of_a_busy_producer_are_told_apart_without_a_new_epoch() -> None:
+    since = OpenSince()
+    for look in range(20):
+        at_ms = NOW_MS + 1_000 * look
+        begun = msgspec.structs.replace(state(), start_ms=at_ms - 50)
+        assert suspected(since, snapshot(begun), at_ms=at_ms) == []
+
+
+def test_a_transaction_that_began_after_the_suspected_one_is_left_out() -> None:
+    young, old = held(known(age_ms=9_000)), held(known(age_ms=11_000))
+    assert blocked_readers("c", [young], asked(), {}, OpenSince()) == ((), "")
+    (one,), _ = blocked_readers("c", [old], asked(), {}, OpenSince())
+    assert one.since_ms == NOW_MS - 11_000
+    # Without an observer, a transaction of unknown age is told.
+    unmeasured = held(known(age_ms=9_000, clock=None))
+    assert blocked_readers("c", [unmeasured], asked(), {}, OpenSince()) == ((), "")
+    assert len(blocked_readers("c", [unmeasured], asked(), {})[0]) == 1
+    assert blocked_readers("c", [young], asked(), {}) == ((), "")
+
+
+def test_partitions_without_an_answer_are_a_problem_and_not_free() -> None:
+    refused = Refused("ListOffsets", "TOPIC_AUTHORIZATION_FAILED", "DESCRIBE on the topic orders")
+    hidden = msgspec.structs.replace(held(known()), ends=refused)
+    causes, problem = blocked_readers("c", [hidden, hidden], asked(), {}, OpenSince())
+    assert causes == ()
+    assert "The end offset of orders-0 is not known" in problem
+    assert "And 1 other partition." in problem
+
+
 def test_a_clock_that_goes_back_makes_no_transaction_old() -> None:
     since, seen = OpenSince(), snapshot(state())
     assert suspected(since, seen, at_ms=NOW_MS) == []
@@ -106,11 +139,11 @@ def test_a_clock_that_goes_back_makes_no_transaction_old() -> None:
 
 
 def test_partitions_of_one_transaction_are_one_cause() -> None:
-    second = msgspec.structs.replace(held(known()), partition=1)
-    (one,) = causes(held(known()), second, msgspec.structs.replace(read_through(held(known())), partition=2))
+    second = msgspec.structs.replace(OLD, partition=1)
+    (one,) = causes(OLD, second, msgspec.structs.replace(read_through(OLD), partition=2))
     assert [part.name for part in one.partitions] == ["orders-0", "orders-1"]
     assert (one.transactional_id, one.producer_id, one.producer_epoch, one.records) == (ID, PRODUCER, 2, 8)
-    assert one.since_ms == NOW_MS - 7_000
+    assert one.since_ms == NOW_MS - 11_000
     assert one.sentence == "orders-0 and 1 other partition: 8 records blocked by orders-7"
 
 
@@ -122,23 +155,23 @@ def test_a_producer_without_an_id_is_named_by_itself() -> None:
 
 def test_groups_that_wait_have_members_and_are_not_beyond_the_last_stable_offset() -> None:
     empty = msgspec.structs.replace(group("gone", 10), classic=None)
-    (one,) = causes(held(known()), groups=(group("behind", 4), group("waits", 10), group("uncommitted", 12), empty))
+    (one,) = causes(OLD, groups=(group("behind", 4), group("waits", 10), group("uncommitted", 12), empty))
     assert one.groups == (WaitingGroup(group="waits", before=0), WaitingGroup(group="behind", before=6))
 
 
 def test_owner_is_the_task_or_the_clients_of_the_producers_group() -> None:
     task = TaskOwner(name="flights, instance 0, task 0 on h (running)", heartbeat_ms=NOW_MS - 60_000)
-    (ours,) = causes(held(known()), owners={ID: task})
+    (ours,) = causes(OLD, owners={ID: task})
     assert (ours.owner, ours.is_ours) == (task.name, True)
-    (foreign,) = causes(held(known()), groups=(group("billing", 10, is_pending=True),), owners={})
+    (foreign,) = causes(OLD, groups=(group("billing", 10, is_pending=True),), owners={})
     assert (foreign.owner, foreign.is_ours) == ("a client of group billing: shop on /10.0.0.7", False)
-    (unknown,) = causes(held(known()), owners={})
+    (unknown,) = causes(OLD, owners={})
     assert unknown.owner == ""
 
 
 def test_a_task_at_work_is_no_problem_for_a_while() -> None:
     task = TaskOwner(name="writer 0 of the query windows", heartbeat_ms=NOW_MS - 500)
-    assert causes(held(known(timeout_ms=60_000)), owners={ID: task}) == ()
+    assert causes(held(known(age_ms=29_000, timeout_ms=60_000)), owners={ID: task}) == ()
     (late,) = causes(held(known(age_ms=31_000, timeout_ms=60_000)), owners={ID: task})
     assert late.verdict is AdviceVerdict.OWNER
 
@@ -227,6 +260,26 @@ async def test_loop_finds_the_blocker_on_a_broker_until_it_ends(
     member.close()
 
 
+async def test_a_cluster_without_an_observer_is_not_called_free(plane: ControlPlane) -> None:
+    observations = Observations(is_on=True)
+    watch = BlockedReadersWatch(
+        unit_of_work=plane.uow,
+        brokers=KafkaTransactions(environment={}, secrets_dir=None),
+        observations=observations,
+        clock=SystemClock(),
+        where="here",
+    )
+    lost = msgspec.structs.replace(JOURNAL, phase=ReadingPhase.LOST, problem="no broker answers", as_of_ms=NOW_MS)
+    observations.publish(msgspec.structs.replace(snapshot(), transaction_journal=lost))
+    await watch.turn()
+    assert (observations.blocked_of("c").at_ms, observations.blocked_of("c").problem) == (-1, "no broker answers")
+    live = msgspec.structs.replace(JOURNAL, as_of_ms=int(time.time() * 1000))
+    observations.publish(msgspec.structs.replace(snapshot(), transaction_journal=live, number=2))
+    await watch.turn()
+    assert observations.blocked_of("c").at_ms > 0
+    assert observations.blocked_of("c").problem == ""
+
+
 async def test_last_known_causes_stay_with_the_problem_while_brokers_do_not_answer(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +289,7 @@ async def test_last_known_causes_stay_with_the_problem_while_brokers_do_not_answ
         await uow.commit()
     observations = Observations(is_on=True)
     observations.publish(msgspec.structs.replace(snapshot(state()), cluster=CLUSTER))
-    (before,) = causes(held(known()))
+    (before,) = causes(OLD)
     observations.note_blocked(readers.BlockedReport(cluster=CLUSTER, at_ms=NOW_MS, causes=(before,)))
     watch = BlockedReadersWatch(
         unit_of_work=plane.uow,

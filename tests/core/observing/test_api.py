@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from app.core.blocked.readers import BlockedReport, OpenSince, blocked_readers
+from app.core.blocked.readers import BlockedReport, blocked_readers
 from app.core.hanging.report import SearchReport
 from app.core.journals.group_values.classic import ClassicGroup
 from app.core.journals.group_values.offsets import OffsetCommit
@@ -19,7 +19,7 @@ from app.core.observing.schemas.transactions import StateWord
 from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
 from app.kit.access import Role
-from tests.core.blocked.answers import ID, asked, held, known
+from tests.core.blocked.answers import asked, held
 from tests.support.fixtures import AsRole
 from tests.support.observing import (
     NOW_MS,
@@ -238,7 +238,7 @@ async def test_metrics_and_rest_have_blocked_readers(
     assert (await viewer.get(f"{BASE}/blocked-readers")).json()["at_ms"] == -1
     assert "fenceline_blocked_partitions{" not in (await viewer.get("/metrics")).text
     now_ms = int(api_wiring.clock.now().timestamp() * 1000)
-    (cause,) = blocked_readers("c", [held(known())], msgspec.structs.replace(asked(), now_ms=now_ms), {}, OpenSince())
+    (cause,), _ = blocked_readers("c", [held(None)], msgspec.structs.replace(asked(), now_ms=now_ms), {})
     report = BlockedReport(
         cluster="c", at_ms=now_ms, causes=(msgspec.structs.replace(cause, since_ms=now_ms - 60_000),)
     )
@@ -249,7 +249,7 @@ async def test_metrics_and_rest_have_blocked_readers(
     (longest,) = [line for line in text.splitlines() if line.startswith("fenceline_blocked_longest_seconds{")]
     assert float(longest.split()[-1]) >= 60
     (shown,) = (await viewer.get(f"{BASE}/blocked-readers")).json()["causes"]
-    assert (shown["transactional_id"], shown["verdict"]) == (ID, "wait")
+    assert (shown["transactional_id"], shown["verdict"]) == (None, "end")
     assert shown["partitions"][0]["records"] == 4
     assert (await viewer.get("/api/v1/clusters/no-such/blocked-readers")).status_code == 404
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.blocked.readers import MOST_PARTITIONS, BlockedReport, OpenSince, blocked_readers
 from app.core.blocked.service.explaining import ids_in
@@ -13,7 +15,7 @@ from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.observing.service.observations import Observations
-from app.core.observing.snapshot import Snapshot
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import FencelineError, NotFoundError
@@ -21,6 +23,8 @@ from app.kit.errors import FencelineError, NotFoundError
 log = logging.getLogger(__name__)
 
 ASK_WITHIN_S = 5.0
+KNOWN_FOR_MS = 15_000
+"""Without permission to read the journal, coordinators are asked every few seconds."""
 
 
 class BlockedReadersWatch:
@@ -56,7 +60,7 @@ class BlockedReadersWatch:
         suspected = {name: await self._suspected(snapshot) for name, snapshot in snapshots.items()}
         quiet = [name for name, partitions in suspected.items() if not partitions]
         for name in quiet:
-            self._observations.note_blocked(BlockedReport(cluster=name, at_ms=self._now_ms()))
+            self._observations.note_blocked(self._unasked(snapshots[name]))
         failures = await asyncio.gather(
             *(self._look(snapshots[name], partitions) for name, partitions in suspected.items() if partitions),
             return_exceptions=True,
@@ -65,6 +69,16 @@ class BlockedReadersWatch:
             if failure is not None:
                 # After the other clusters: an unreachable one delays them by ASK_WITHIN_S only.
                 raise failure
+
+    def _unasked(self, snapshot: Snapshot) -> BlockedReport:
+        """Nothing is suspected: all is well only if the transactions are known."""
+        journal, now_ms = snapshot.transaction_journal, self._now_ms()
+        is_known = journal.as_of_ms >= 0 and now_ms - journal.as_of_ms < KNOWN_FOR_MS
+        if is_known or journal.phase is ReadingPhase.ABSENT:
+            return BlockedReport(cluster=snapshot.cluster, at_ms=now_ms)
+        before = self._observations.blocked_of(snapshot.cluster)
+        problem = journal.problem or "its transactions are not observed now"
+        return replace(before, cluster=snapshot.cluster, problem=problem)
 
     async def _suspected(self, snapshot: Snapshot) -> list[Partition]:
         # Off the event loop: a check of 50,000 ids takes tens of milliseconds.
@@ -82,18 +96,19 @@ class BlockedReadersWatch:
             return
         except FencelineError as error:
             before = self._observations.blocked_of(name)
-            report = BlockedReport(cluster=name, at_ms=before.at_ms, causes=before.causes, problem=error.message)
+            report = replace(before, problem=error.message)
         self._observations.note_blocked(report)
 
     async def _asked(self, cluster: Cluster, snapshot: Snapshot, suspected: list[Partition]) -> BlockedReport:
         asked = suspected[:MOST_PARTITIONS]
         facts = await self._brokers.look_at_partitions(cluster.connection(), asked, timeout_s=ASK_WITHIN_S)
         context = await ask_of(self._unit_of_work, self._observations, cluster, self._clock)(ids_in(facts))
-        causes = blocked_readers(cluster.name, facts, context, snapshot.groups, self._since[cluster.name])
+        causes, unknown = blocked_readers(cluster.name, facts, context, snapshot.groups, self._since[cluster.name])
         return BlockedReport(
             cluster=cluster.name,
             at_ms=self._now_ms(),
             causes=causes,
+            problem=unknown,
             left_out=len(suspected) - len(asked),
         )
 

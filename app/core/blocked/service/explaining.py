@@ -12,7 +12,7 @@ from app.core.blocked.brokers import TransactionBrokers
 from app.core.blocked.diagnosis import Asked, DiagnosisKind, Explanation
 from app.core.blocked.facts import PartitionFacts
 from app.core.blocked.group_diagnosis import diagnose_group
-from app.core.blocked.readers import OPEN_AFTER_MS, BlockedReport, OpenSince, blocked_readers
+from app.core.blocked.readers import BlockedReport, blocked_readers
 from app.core.clusters.brokers import Connection
 from app.core.journals.group_records import TOPIC as GROUPS
 from app.kit.errors import InvalidError, NotFoundError
@@ -86,11 +86,11 @@ async def find_blocked(
     suspected = sorted(at for at in held.ends if at.topic != GROUPS)
     facts = await brokers.look_at_partitions(connection, suspected[:limit])
     asked = await ask(ids_in(facts))
-    causes = blocked_readers("", facts, asked, {}, OpenSince())
+    causes, unknown = blocked_readers("", facts, asked, {})
     return BlockedReport(
         cluster="",
         at_ms=now_ms(),
-        causes=tuple(one for one in causes if not 0 < asked.now_ms - one.since_ms < OPEN_AFTER_MS),
-        problem="; ".join(held.silent),
+        causes=causes,
+        problem="; ".join(filter(None, (*held.silent, unknown))),
         left_out=len(suspected[limit:]),
     )
