@@ -64,6 +64,7 @@ def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: DiagnosisKind
             "found": None if found is None else _shown(found),
             "blocked": (blocked := wiring.observations.blocked()),
             "causes": [one for report in blocked for one in report.causes],
+            "is_known": bool(blocked) and all(report.at_ms >= 0 and not report.problem for report in blocked),
         }
         # The brokers' answers do not depend on changes of the database, so the page is refreshed every two seconds.
         return Screen(template="stuck/detail", title="Blocked consumers", context=context, concerns=frozenset())

@@ -49,7 +49,8 @@ def context_of(
     return {
         "view": view,
         "chart": chart_of(view.series),
-        "unseen": unseen,
+        # A partition that brokers refuse may be blocked.
+        "unseen": sorted({*unseen, *(report.cluster for report in blocked if report.problem)}),
         "blocked": blocked,
         "causes": causes,
         "hanging": hanging,

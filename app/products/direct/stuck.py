@@ -88,7 +88,7 @@ def blocked(found: BlockedReport, at_ms: int) -> RenderableType:
         ends = "no timeout" if one.until_ms is None else f"times out in {duration(max(0, one.until_ms - at_ms))}"
         parts.append(
             Text(
-                f"  since {duration(at_ms - one.since_ms)}; producer {one.producer_id}, epoch {one.producer_epoch}"
+                f"  for {duration(at_ms - one.since_ms)}; producer {one.producer_id}, epoch {one.producer_epoch}"
                 f"{owner}; {ends}"
             )
         )

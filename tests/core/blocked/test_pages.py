@@ -22,7 +22,9 @@ from tests.support.odd_names import EVIL, in_bash
 from tests.support.page_samples import NOW
 
 
-def page(found: Explanation | None, *, role: Role = Role.OPERATOR, problem: str | None = None) -> str:
+def page(
+    found: Explanation | None, *, role: Role = Role.OPERATOR, problem: str | None = None, is_known: bool = True
+) -> str:
     context: dict[str, Any] = {
         "clusters": ["demo"],
         "cluster": "demo",
@@ -31,6 +33,7 @@ def page(found: Explanation | None, *, role: Role = Role.OPERATOR, problem: str 
         "problem": problem,
         "blocked": [],
         "causes": [],
+        "is_known": is_known,
         "found": None if found is None else stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - the context of a view
     }
     return screen.render("stuck/_detail", {"may": may_as(role), "now": NOW, **context})
@@ -101,6 +104,7 @@ def test_partitions_that_are_not_blocked_are_counted() -> None:
 
 def test_empty_page_explains_itself() -> None:
     assert "No blocked readers" in page(None)
+    assert "No blocked readers" not in page(None, is_known=False)
     assert "No blocked readers" not in page(None, problem="no Kafka broker answers at b1:9092")
     assert "no Kafka broker answers" in page(None, problem="no Kafka broker answers at b1:9092")
 

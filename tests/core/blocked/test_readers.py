@@ -186,6 +186,16 @@ def registered(plane: ControlPlane, bootstrap_servers: str) -> Cluster:
     )
 
 
+def watch_of(plane: ControlPlane, observations: Observations) -> BlockedReadersWatch:
+    return BlockedReadersWatch(
+        unit_of_work=plane.uow,
+        brokers=KafkaTransactions(environment={}, secrets_dir=None),
+        observations=observations,
+        clock=SystemClock(),
+        where="here",
+    )
+
+
 def open_one(kafka: KafkaCluster, topic: str) -> tuple[str, Producer]:
     name = unique_name("blocker")
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET, "transactional.id": name})
@@ -227,13 +237,7 @@ async def test_loop_finds_the_blocker_on_a_broker_until_it_ends(
     assert plain.flush(_DEADLINE_S) == 0
     waits, member = waiting_member(kafka, topic)
     observations = Observations(is_on=True)
-    watch = BlockedReadersWatch(
-        unit_of_work=plane.uow,
-        brokers=KafkaTransactions(environment={}, secrets_dir=None),
-        observations=observations,
-        clock=SystemClock(),
-        where="here",
-    )
+    watch = watch_of(plane, observations)
     with watching(kafka, tmp_path) as watched:
         seen = watched.until(
             lambda one: (
@@ -262,13 +266,7 @@ async def test_loop_finds_the_blocker_on_a_broker_until_it_ends(
 
 async def test_a_cluster_without_an_observer_is_not_called_free(plane: ControlPlane) -> None:
     observations = Observations(is_on=True)
-    watch = BlockedReadersWatch(
-        unit_of_work=plane.uow,
-        brokers=KafkaTransactions(environment={}, secrets_dir=None),
-        observations=observations,
-        clock=SystemClock(),
-        where="here",
-    )
+    watch = watch_of(plane, observations)
     lost = msgspec.structs.replace(JOURNAL, phase=ReadingPhase.LOST, problem="no broker answers", as_of_ms=NOW_MS)
     observations.publish(msgspec.structs.replace(snapshot(), transaction_journal=lost))
     await watch.turn()
@@ -291,13 +289,7 @@ async def test_last_known_causes_stay_with_the_problem_while_brokers_do_not_answ
     observations.publish(msgspec.structs.replace(snapshot(state()), cluster=CLUSTER))
     (before,) = causes(OLD)
     observations.note_blocked(readers.BlockedReport(cluster=CLUSTER, at_ms=NOW_MS, causes=(before,)))
-    watch = BlockedReadersWatch(
-        unit_of_work=plane.uow,
-        brokers=KafkaTransactions(environment={}, secrets_dir=None),
-        observations=observations,
-        clock=SystemClock(),
-        where="here",
-    )
+    watch = watch_of(plane, observations)
     await watch.turn()
     report = observations.blocked_of(CLUSTER)
     assert (report.at_ms, report.causes) == (NOW_MS, (before,))

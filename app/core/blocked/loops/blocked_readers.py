@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from msgspec.structs import replace
 
@@ -19,8 +18,6 @@ from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import FencelineError, NotFoundError
-
-log = logging.getLogger(__name__)
 
 ASK_WITHIN_S = 5.0
 KNOWN_FOR_MS = 15_000

@@ -304,6 +304,14 @@ def test_overview_answers_who_is_blocked_by_whom_since_when_and_what_to_do() -> 
     assert "no broker answers" in html
 
 
+def test_overview_names_what_was_not_checked() -> None:
+    report = replace(blocked_report(problem="DESCRIBE is missing"), causes=(), left_out=3)
+    view = replace(samples.overview_view(), hanging=())
+    html = rendered("overview/_detail", context_of(view, [report]))
+    assert "not verified: local cannot be observed now" in html
+    assert "3 more partitions of open transactions of local were not checked" in html
+
+
 def test_a_hanging_transaction_that_blocks_readers_is_one_line() -> None:
     view = samples.overview_view()
     (line,) = view.hanging
