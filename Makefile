@@ -58,9 +58,9 @@ else
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite core --durations 10
 endif
 
-test-more: $(STAMP) ## The tests that `make test` omits, sampled by a printed seed: half an hour (SEED=…)
+test-more: $(STAMP) ## The tests that `make test` omits, sampled by a printed seed: at most 15 minutes (SEED=…)
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite more --durations 40
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite more --minutes 15 -rs --durations 40
 
 # The tests of one file stay together, in the order of their cost. Most wait for brokers, so two processes halve the time.
 test-all: $(STAMP) ## Every test, nothing sampled: two hours; results in tests/results/all.json (SEED=…)

@@ -13,23 +13,25 @@ from tests.fault_suite.ledger import Entry
 from tests.fault_suite.run import SILENCE, finish, new_folder, run_on
 from tests.fault_suite.task_stage import TaskStage
 
-FAULTS = 40
-FAULTS_OF_V1 = 12
+FAULTS = 12
+MORE_FAULTS = 40
 MINUTES = 12
 AROUND_CHARS = 20_000
 """The limit of each kind of error: where only the output is left of a run, it must have all that is known."""
 
 
 @pytest.mark.slow
-@pytest.mark.always
 @pytest.mark.faults
-def test_forty_faults_lose_duplicate_tear_and_reorder_nothing(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("faults", [pytest.param(FAULTS, marks=pytest.mark.always), MORE_FAULTS])
+def test_faults_lose_duplicate_tear_and_reorder_nothing(
+    seed: int, faults: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = new_folder(seed)
-    entry = run_on(TaskStage(seed, folder, brokers=3), seed=seed, folder=folder, minutes=MINUTES, at_most=FAULTS)
+    entry = run_on(TaskStage(seed, folder, brokers=3), seed=seed, folder=folder, minutes=MINUTES, at_most=faults)
     with capsys.disabled():
         sys.stdout.write(f"\n{ledger.line_of(entry)}\n")
-    assert_exact(entry, folder, f"make faults SEED={seed} MINUTES={MINUTES} ARGS='--faults {FAULTS}'")
-    assert entry.faults == FAULTS
+    assert_exact(entry, folder, f"make faults SEED={seed} MINUTES={MINUTES} ARGS='--faults {faults}'")
+    assert entry.faults == faults
 
 
 @pytest.mark.slow
@@ -40,12 +42,12 @@ def test_twelve_faults_do_nothing_to_a_producer_for_each_partition(
 ) -> None:
     folder = new_folder(seed)
     stage = TaskStage(seed, folder, brokers=3, guarantee=ProcessingGuarantee.EXACTLY_ONCE, fencing=fencing)
-    entry = run_on(stage, seed=seed, folder=folder, minutes=MINUTES, at_most=FAULTS_OF_V1)
+    entry = run_on(stage, seed=seed, folder=folder, minutes=MINUTES, at_most=FAULTS)
     with capsys.disabled():
         sys.stdout.write(f"\n{ledger.line_of(entry)}\n")
-    again = f"GUARANTEE=exactly_once ARGS='--fencing {fencing} --faults {FAULTS_OF_V1}'"
+    again = f"GUARANTEE=exactly_once ARGS='--fencing {fencing} --faults {FAULTS}'"
     assert_exact(entry, folder, f"make faults SEED={seed} MINUTES={MINUTES} {again}")
-    assert entry.faults == FAULTS_OF_V1
+    assert entry.faults == FAULTS
 
 
 def assert_exact(entry: Entry, folder: Path, replay: str) -> None:

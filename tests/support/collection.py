@@ -11,8 +11,10 @@ import pytest
 _VARIANTS = ("protocol", "version")
 _BROKERS = frozenset({"kafka", "kafka_cluster3"})
 _HEAVY = _BROKERS | {"spark_cluster"}
-_UNTIMED_S = 3.0
-"""The assumed seconds of a test without a recorded time."""
+_UNTIMED_S = 1.0
+"""The assumed seconds of a test without a recorded time: new, or quicker than 0.2 s."""
+_LONG_S = 90.0
+"""A test that takes longer does not stand for its folder."""
 
 
 def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.Item]:
@@ -44,25 +46,28 @@ def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.I
 def over_budget(
     items: Sequence[pytest.Item], rng: random.Random, *, seconds: Mapping[str, float], budget_s: float
 ) -> list[pytest.Item]:
-    """The tests with known seconds that are too many for `budget_s` together, drawn at random.
+    """The tests that are too many for `budget_s` together, drawn at random.
 
-    One of each folder stays in any case, and so do those marked `always`, and those without a recorded time.
+    Those marked `always` stay in any case, and so does one of each folder that takes at most _LONG_S.
     """
-    known = [item for item in items if item.nodeid in seconds]
-    always = [item for item in known if item.get_closest_marker("always") is not None]
-    drawn = [item for item in known if item not in always]
+
+    def expected_s(item: pytest.Item) -> float:
+        return seconds.get(item.nodeid, _UNTIMED_S)
+
+    drawn = [item for item in items if item.get_closest_marker("always") is None]
     rng.shuffle(drawn)
-    kept: list[pytest.Item] = list({item.path.parent: item for item in drawn}.values())
-    left_s = budget_s - sum(seconds[item.nodeid] for item in (*always, *kept))
-    left_s -= _UNTIMED_S * (len(items) - len(known))
+    stands_for = {item.path.parent: item for item in drawn if expected_s(item) <= _LONG_S}
+    first = list(stands_for.values())
+    kept = [item for item in items if item.get_closest_marker("always") is not None]
+    left_s = budget_s - sum(map(expected_s, (*kept, *first)))
     dropped: list[pytest.Item] = []
     for item in drawn:
-        if item in kept:
+        if item in first:
             continue
-        if seconds[item.nodeid] > left_s:
+        if expected_s(item) > left_s:
             dropped.append(item)
         else:
-            left_s -= seconds[item.nodeid]
+            left_s -= expected_s(item)
     return dropped
 
 

@@ -95,7 +95,7 @@ def test_seed_decides_the_draw(tmp_path: Path) -> None:
     assert draws[1] != draws[2]
 
 
-def test_timed_tests_are_drawn_until_the_time_is_spent() -> None:
+def test_tests_are_drawn_until_the_time_is_spent() -> None:
     def item(file: str, name: str, *markers: str) -> Any:
         return SimpleNamespace(
             nodeid=f"{file}::{name}",
@@ -103,22 +103,34 @@ def test_timed_tests_are_drawn_until_the_time_is_spent() -> None:
             get_closest_marker=dict.fromkeys(markers, True).get,
         )
 
-    always, new = item("a", "always", "always"), item("a", "new")
+    always, long = item("a", "always", "always"), item("long", "alone")
     timed = [item("a", f"timed-{n}") for n in range(10)] + [item("b", "alone")]
-    seconds = {one.nodeid: 10.0 for one in (always, *timed)}
+    new = [item("a", f"new-{n}") for n in range(100)]
+    seconds = {one.nodeid: 10.0 for one in (always, *timed)} | {long.nodeid: 600.0}
     for seed in range(20):
-        dropped = over_budget([always, new, *timed], random.Random(seed), seconds=seconds, budget_s=58)
-        kept = [one.nodeid for one in timed if one not in dropped]
-        assert len(kept) == 4
-        assert "b::alone" in kept
+        dropped = over_budget([always, long, *new, *timed], random.Random(seed), seconds=seconds, budget_s=58)
+        kept = [one for one in (always, *new, *timed) if one not in dropped]
+        assert 48 < sum(seconds.get(one.nodeid, 1.0) for one in kept) <= 58
+        assert "b::alone" in [one.nodeid for one in kept]
         assert always not in dropped
-        assert new not in dropped
+        assert long in dropped
     draws = {
         tuple(one.nodeid for one in over_budget(timed, random.Random(seed), seconds=seconds, budget_s=45))
         for seed in (1, 1, 2)
     }
     assert len(draws) == 2
 
+
+def test_after_its_minutes_a_run_begins_no_test_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n", encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "test_some.py").write_text(
+        "import time\n\n\ndef test_first(): time.sleep(1)\ndef test_second(): assert False\n", encoding="utf-8"
+    )
+    argv = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(tmp_path), "--minutes"]
+    for minutes, said in (("0.01", "1 passed, 1 skipped"), ("1", "1 failed, 1 passed")):
+        done = subprocess.run([*argv, minutes], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert said in done.stdout, done.stdout + done.stderr
 
 def test_each_test_is_in_one_suite_and_a_heavy_one_in_none_that_runs_beside_others(tmp_path: Path) -> None:
     whole = sorted(collected(tmp_path, "--all", "--seed", "1"))

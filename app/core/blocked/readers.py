@@ -15,7 +15,7 @@ import msgspec
 
 from app.core.blocked.advice import AdviceVerdict, Asked
 from app.core.blocked.diagnosis import Diagnosis, diagnose_partition
-from app.core.blocked.facts import LogEnds, PartitionFacts
+from app.core.blocked.facts import LogEnds, PartitionFacts, Refused
 from app.core.clusters.partition import Partition
 from app.core.hanging.report import SearchReport
 from app.core.journals.group_records import TOPIC as GROUPS
@@ -188,6 +188,9 @@ def blocked_readers(
     unknown: list[str] = []
     found: defaultdict[_Producer, list[tuple[PartitionFacts, Diagnosis]]] = defaultdict(list)
     for one in facts:
+        if isinstance(one.ends, Refused) and one.ends.is_no_such_partition:
+            # Its topic was deleted while the transaction was open.
+            continue
         diagnosis = diagnose_partition(one, asked)
         if diagnosis.holder is None and diagnosis.verdict is AdviceVerdict.CANNOT_TELL:
             unknown.append(f"{diagnosis.headline} {diagnosis.advice}")

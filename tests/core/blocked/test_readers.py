@@ -35,7 +35,7 @@ from tests.support.control_plane import CLUSTER, KAFKA_CLUSTER_ID, ControlPlane
 from tests.support.kafka_clients import initialise
 from tests.support.observing import live_transaction
 from tests.support.quiet import QUIET
-from tests.support.topics import unique_name
+from tests.support.topics import delete_topics, unique_name
 from tests.support.watched import watching
 
 _DEADLINE_S = 20.0
@@ -262,6 +262,31 @@ async def test_loop_finds_the_blocker_on_a_broker_until_it_ends(
         await watch.turn()
     assert name not in [one.transactional_id for one in observations.blocked_of(CLUSTER).causes]
     member.close()
+
+
+async def test_partitions_of_a_deleted_topic_have_no_readers(
+    plane: ControlPlane, kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "OPEN_AFTER_MS", 0)
+    async with plane.uow() as uow:
+        await uow.of(ClusterStore).add(registered(plane, kafka.bootstrap_servers))
+        await uow.commit()
+    topic = make_topic(partitions=1)
+    name, blocker = open_one(kafka, topic)
+    observations = Observations(is_on=True)
+    watch = watch_of(plane, observations)
+    with watching(kafka, tmp_path) as watched:
+        seen = watched.until(
+            lambda one: name in one.transactions and one.transactions[name].is_open, "the open transaction"
+        )
+    alone = MappingProxyType({name: seen.transactions[name]})
+    observations.publish(msgspec.structs.replace(seen, cluster=CLUSTER, transactions=alone))
+    await watch.turn()
+    assert [one.transactional_id for one in observations.blocked_of(CLUSTER).causes] == [name]
+    delete_topics(kafka.bootstrap_servers, [topic])
+    await watch.turn()
+    assert (observations.blocked_of(CLUSTER).causes, observations.blocked_of(CLUSTER).problem) == ((), "")
+    blocker.purge()
 
 
 async def test_a_cluster_without_an_observer_is_not_called_free(plane: ControlPlane) -> None:
