@@ -229,16 +229,20 @@ class JournalTail(RawFetcher):
         self._answered.put(_LeaderAnswer(broker_id, positions, sent_at, time.monotonic(), message, problem))
 
     def _read(self, answer: _LeaderAnswer) -> list[LogAnswer]:
-        """Treat an unreadable answer like a failed connection: its broker misses a turn."""
+        """Treat an unreadable answer like a failed connection: its broker misses a turn.
+
+        What was read of the partitions before the unreadable one stays: their positions have moved.
+        """
+        found: list[LogAnswer] = []
         try:
             with reading_answers():
-                return self._taken(answer)
+                self._take(answer, found)
         except errors.KafkaProtocolError as error:
             self._sessions[answer.broker_id].failed()
             self._note_failure(answer.broker_id, str(error))
-            return []
+        return found
 
-    def _taken(self, answer: _LeaderAnswer) -> list[LogAnswer]:
+    def _take(self, answer: _LeaderAnswer, found: list[LogAnswer]) -> None:
         self._in_flight.discard(answer.broker_id)
         error = answer.error
         session = self._sessions[answer.broker_id]
@@ -251,11 +255,10 @@ class JournalTail(RawFetcher):
             if isinstance(error, (errors.AuthorizationError, errors.SaslAuthenticationFailedError)):
                 raise failure(self._attempt, "serve their journals", error) from error
             self._note_failure(answer.broker_id, str(error) or type(error).__name__)
-            return []
+            return
         session.answered(int(answer.message.session_id))
         self._heard_at = time.monotonic()
         named: set[Partition] = set()
-        found: list[LogAnswer] = []
         for topic in answer.message.responses:
             for part in topic.partitions:
                 at = Partition(topic.topic, part.partition_index)
@@ -265,7 +268,7 @@ class JournalTail(RawFetcher):
                     found += self._heard(at, part, answer)
         self._not_before[answer.broker_id] = answer.sent_at + (_PACE_S if found else 0.0)
         self._asked_at[answer.broker_id] = answer.sent_at
-        return found + self._unchanged(answer, named)
+        found += self._unchanged(answer, named)
 
     def _unchanged(self, answer: _LeaderAnswer, named: Collection[Partition]) -> list[LogAnswer]:
         """Tell from time to time that the leader has answered for its other partitions, too."""
@@ -283,9 +286,9 @@ class JournalTail(RawFetcher):
         if code == 0:
             batches = tuple(split_batches(bytes(part.records or b"")))
             next_offset = offset_after(batches, answer.positions[at])
-            self._positions[at] = next_offset
             end: int = part.high_watermark
-            self._ends[at] = end
+            # After the last line that may find the answer unreadable.
+            self._positions[at], self._ends[at] = next_offset, end
             stamp = self._stamp(at, batches, answer, is_at_end=next_offset >= end)
             return [
                 LogAnswer(

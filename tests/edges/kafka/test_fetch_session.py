@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from confluent_kafka import Producer
 
 from app.core.clusters.partition import Partition
-from app.core.journals.record_batch import RecordBatch
+from app.core.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
 from app.core.observing.journals import FetchOutcome, LogAnswer
 from app.edges.embedded.kafka import KafkaCluster
+from app.edges.kafka import journal_tail
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.fetch_session import FetchSession, SessionRequest
 from app.edges.kafka.journal_tail import JournalTail
@@ -161,3 +162,23 @@ def test_a_broker_that_has_forgotten_the_session_gets_a_complete_request(
     assert follower.epochs.count(0) == 2
     assert follower.read[0] == [0, 1, 2, 3]
     assert follower.read[7] == [0]
+
+
+def test_records_before_a_damaged_partition_of_the_same_answer_are_kept(
+    kafka: KafkaCluster, topic: str, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(_PARTITIONS):
+        write(kafka, topic, number, 1)
+    answers: list[int] = []
+
+    def damaged(records: bytes) -> Iterator[RecordBatch | UnreadableBatch]:
+        answers.append(len(records))
+        if len(answers) == _PARTITIONS // 2:
+            raise IndexError("a length that no broker writes")
+        return split_batches(records)
+
+    monkeypatch.setattr(journal_tail, "split_batches", damaged)
+    follower.until(_PARTITIONS)
+    assert len(answers) > _PARTITIONS
+    assert "a length that no broker writes" in follower.tail.last_failure
+    assert follower.read == {number: [0] for number in range(_PARTITIONS)}
