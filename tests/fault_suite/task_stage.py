@@ -195,6 +195,9 @@ class TaskStage(PipelineStage):
         wait_for(self.facts.is_decided, _WITHIN_S, "the end of every transaction, when all tasks were away")
         recorded = recorded_of(self._launched)
         committed = committed_of(self.pipeline)
+        if not committed:
+            # Nothing is missing then, and a task rightly begins at the start.
+            raise NotDoneError("nothing is committed yet")
         if {(one.topic, one.partition): one.offset for one in recorded} != committed:
             # A killed task has committed more than it could report: resumed there, records would come out twice.
             raise NotDoneError(f"recorded is {recorded}, committed is {committed}")

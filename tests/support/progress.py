@@ -10,6 +10,7 @@ import pytest
 
 _EVERY_S = 30.0
 _UNTIMED_S = 0.03
+_MESSAGE_CHARS = 2_000
 
 
 class Progress:
@@ -41,8 +42,8 @@ class Progress:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            # pytest describes it at the end of the run, which may be two hours later.
-            self._write(f"FAILED {report.nodeid}")
+            # pytest describes it at the end of the run: two hours later, or never where the run is killed.
+            self._write(f"FAILED {report.nodeid}\n{_message_of(report)}")
         if report.when != "teardown":
             return
         self._done += 1
@@ -65,6 +66,11 @@ class Progress:
 
     def _expected_s(self, test_id: str) -> float:
         return self._seconds.get(test_id, _UNTIMED_S)
+
+
+def _message_of(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash is not None else report.longrepr)[:_MESSAGE_CHARS]
 
 
 def _minutes(seconds: float) -> str:

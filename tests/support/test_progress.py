@@ -34,7 +34,7 @@ def done(name: str) -> pytest.TestReport:
 
 
 def failed(name: str) -> pytest.TestReport:
-    return pytest.TestReport(name, ("file", 1, name), {}, "failed", None, "call", duration=1.0)
+    return pytest.TestReport(name, ("file", 1, name), {}, "failed", "assert 1 == 2", "call", duration=1.0)
 
 
 def test_time_left_is_by_the_recorded_seconds_and_the_speed_of_this_machine(terminal: Terminal) -> None:
@@ -61,8 +61,8 @@ def test_a_line_is_written_every_half_minute(terminal: Terminal) -> None:
     assert terminal.lines == ["2 of 3 tests, 0:31 gone, about 0:31 left"]
 
 
-def test_a_failed_test_is_named_at_once(terminal: Terminal) -> None:
+def test_a_failed_test_is_named_at_once_with_its_message(terminal: Terminal) -> None:
     progress = Progress(cast(pytest.Config, terminal), SECONDS, clock=lambda: 0.0)
     progress.pytest_xdist_node_collection_finished(list(SECONDS))
     progress.pytest_runtest_logreport(failed("short"))
-    assert terminal.lines == ["FAILED short"]
+    assert terminal.lines == ["FAILED short\nassert 1 == 2"]
