@@ -29,6 +29,7 @@ from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 
 _RECORDS_PER_S = 400
+_FIRST_WITHIN_S = 60.0
 _REST_WITHIN_S = 180.0
 
 
@@ -107,6 +108,8 @@ class _FileRun:
         stage = self._stage
         feeder = Feeder(stage.pipeline, records_per_s=_RECORDS_PER_S)
         feeder.start()
+        # A fault before the pipeline is at work meets nothing.
+        wait_for(stage.facts.consumed, _FIRST_WITHIN_S, "the first committed offset")
         try:
             self._do_drawn(until=time.monotonic() + 60 * minutes, at_most=at_most)
         except AssertionError as error:
