@@ -75,10 +75,9 @@ def test_a_blocker_is_found_on_the_overview_and_fenced(site: Site, page: Page, m
     topic = make_topic(partitions=1)
     name, producer = leave_open(site.bootstrap_servers, topic)
     page.goto("/")
-    row = page.locator("#blocked-readers tbody tr", has_text=name)
-    expect(row).to_contain_text(f"{topic}-0", timeout=40_000)
-    expect(row.locator("td[data-label=Records]")).to_have_text("1")
-    expect(row.locator(".pill")).to_have_text("blocked by an open transaction")
+    row = page.locator("#problems tbody tr", has_text=name)
+    expect(row).to_contain_text(f"{topic}-0: 1 record blocked by {name}", timeout=40_000)
+    expect(row.locator(".pill")).to_have_text("blocked readers")
     assert_accessible(page, what="the overview with blocked readers")
     site.picture(page, "blocked-readers")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers

@@ -296,6 +296,7 @@ def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Ov
         needs=needs,
         series=[] if is_empty else series(),
         hanging=() if is_empty else (HangingLine(cluster="demo", transaction=hanging_transaction(seen_ms=1_000)),),
+        raised=(),
         fencings=() if is_empty else (fencing_line(),),
         fencing_counts={} if is_empty else {FencingCause.TAKEOVER: 2, FencingCause.TIMEOUT: 1},
         happened=() if is_empty else tuple(Happening(pipeline="delayed-flights", event=item) for item in EVENTS),

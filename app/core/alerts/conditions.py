@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.core.blocked.readers import BlockedReport
 from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clusters.cluster import Cluster
 from app.core.journals.live_transactions import LiveTransaction
@@ -82,11 +83,13 @@ def seen(
     now: datetime,
     first_seen: FirstSeen | None = None,
     raised: Collection[Alert] = (),
+    blocked: Iterable[BlockedReport] = (),
 ) -> SeenConditions:
     """Return the conditions in the snapshots, by the names of their clusters.
 
     first_seen: of the turns before this one. raised: the alerts that were raised and not resolved; a transaction that
         is still open has only become older.
+    blocked: the blocked readers now. An alert about their transaction begins with the sentence of the overview.
     """
     open_ones: dict[str, _Open] = {}
     conditions: list[Alert] = []
@@ -105,8 +108,11 @@ def seen(
             known.add(cluster.kafka_cluster_id)
             open_ones |= _open_transactions(cluster, snapshot)
     told = {alert.subject for alert in raised if alert.kind is AlertKind.TRANSACTION_OPEN}
+    blocking = {
+        (one.cluster, one.producer_id, one.producer_epoch): one.sentence for report in blocked for one in report.causes
+    }
     conditions += _open_for_too_long(
-        open_ones, bounds, first_seen or FirstSeen(), told, now_ms=int(now.timestamp() * 1000)
+        open_ones, bounds, first_seen or FirstSeen(), told, blocking, now_ms=int(now.timestamp() * 1000)
     )
     return SeenConditions(
         conditions=tuple(conditions), transactions_of=frozenset(known), undecided=frozenset(undecided)
@@ -210,7 +216,13 @@ def _open_transactions(cluster: Cluster, snapshot: Snapshot) -> dict[str, _Open]
 
 
 def _open_for_too_long(
-    open_ones: Mapping[str, _Open], bounds: AlertBounds, first_seen: FirstSeen, told: Collection[str], *, now_ms: int
+    open_ones: Mapping[str, _Open],
+    bounds: AlertBounds,
+    first_seen: FirstSeen,
+    told: Collection[str],
+    blocking: Mapping[tuple[str, int, int], str],
+    *,
+    now_ms: int,
 ) -> list[Alert]:
     longest_ms = int(bounds.transaction_open.total_seconds() * 1000)
     known_for_ms = first_seen.ages_ms(open_ones, now_ms=now_ms)
@@ -220,11 +232,12 @@ def _open_for_too_long(
         age = one.clocks.age_at(TRANSACTIONS, one.live.partition, state.start_ms, now_ms=now_ms)
         least_ms = max(known_for_ms[subject], age.least_ms if age is not None else 0)
         if subject in told or least_ms > min(longest_ms, state.timeout_ms + ABORTED_WITHIN_MS):
-            found.append(_open_for_long(subject, one, least_ms, is_exact=age is not None, now_ms=now_ms))
+            blocked = blocking.get((one.cluster.name, state.producer_id, state.producer_epoch), "")
+            found.append(_open_for_long(subject, one, least_ms, blocked, is_exact=age is not None, now_ms=now_ms))
     return found
 
 
-def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, now_ms: int) -> Alert:
+def _open_for_long(subject: str, one: _Open, least_ms: int, blocked: str, *, is_exact: bool, now_ms: int) -> Alert:
     cluster, live, state = one.cluster, one.live, one.live.state
     is_overdue = least_ms > state.timeout_ms + ABORTED_WITHIN_MS
     bound = "over, and its coordinator has not ended it" if is_overdue else "not over yet"
@@ -234,9 +247,9 @@ def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, n
         state=AlertState.RAISED,
         subject=subject,
         at=moment_of_ms(now_ms - least_ms),
-        sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age} "
-        f"({state.status.word}); its timeout of {duration(state.timeout_ms)} is {bound}. "
-        "read_committed consumers of its partitions are blocked.",
+        sentence=f"{blocked + '. ' if blocked else ''}{live.transactional_id} on {cluster.name} has had a transaction "
+        f"open for {age} ({state.status.word}); its timeout of {duration(state.timeout_ms)} is {bound}."
+        f"{'' if blocked else ' read_committed consumers of its partitions are blocked.'}",
         page="/stuck?" + urlencode({"cluster": cluster.name}),
         cluster=cluster.name,
         kafka_cluster_id=cluster.kafka_cluster_id,

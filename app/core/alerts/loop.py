@@ -86,5 +86,11 @@ class AlertWatch:
     def _look(self, clusters: list[Cluster], raised: Sequence[Alert]) -> SeenConditions:
         snapshots = {one.name: self._observations.of(one.name) for one in clusters}
         return seen(
-            clusters, snapshots, self._bounds, now=self._clock.now(), first_seen=self._first_seen, raised=raised
+            clusters,
+            snapshots,
+            self._bounds,
+            now=self._clock.now(),
+            first_seen=self._first_seen,
+            raised=raised,
+            blocked=self._observations.blocked(),
         )

@@ -11,6 +11,7 @@ from app.core.access.signed_in import Viewer
 from app.core.blocked.readers import BlockedReport
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
+from app.core.overview.problems import problems_of
 from app.core.runs.pages.charts import chart_of
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal
@@ -27,33 +28,32 @@ def looking_at(wiring: Wiring) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         view = await overview.overview(uow, needs=wiring.needs, now=now)
-        unseen = [
-            snapshot.cluster
-            for snapshot in wiring.observations.all()
-            if quality_of(snapshot.transaction_journal, now_ms=int(now.timestamp() * 1000)).quality in _UNSEEN
-        ]
-        context = context_of(view, wiring.observations.blocked(), unseen=unseen)
+        context = context_of(view, wiring.observations.blocked(), unseen=unseen(wiring, now=now))
         return Screen(template="overview/detail", title="Overview", context=context)
 
     return look
 
 
+def unseen(wiring: Wiring, *, now: datetime) -> list[str]:
+    """Return the clusters whose transactions this server does not observe now."""
+    return [
+        snapshot.cluster
+        for snapshot in wiring.observations.all()
+        if quality_of(snapshot.transaction_journal, now_ms=int(now.timestamp() * 1000)).quality in _UNSEEN
+    ]
+
+
 def context_of(
     view: overview.Overview, blocked: Sequence[BlockedReport] = (), *, unseen: Sequence[str] = ()
 ) -> Mapping[str, object]:
-    """The page's context. A hanging transaction that blocks readers is one line: that of the blocked readers."""
-    causes = [one for report in blocked for one in report.causes]
-    told = {(one.cluster, one.producer_id, one.producer_epoch) for one in causes}
-    keys = ((line, line.transaction.key) for line in view.hanging)
-    hanging = [line for line, key in keys if (line.cluster, key.producer_id, key.producer_epoch) not in told]
+    """The page's context. A partition that brokers refuse may be blocked: its cluster is not verified."""
     return {
         "view": view,
         "chart": chart_of(view.series),
-        # A partition that brokers refuse may be blocked.
         "unseen": sorted({*unseen, *(report.cluster for report in blocked if report.problem)}),
         "blocked": blocked,
-        "causes": causes,
-        "hanging": hanging,
+        "checked_at": min((report.at for report in blocked if report.at is not None), default=None),
+        "problems": problems_of(view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised),
     }
 
 

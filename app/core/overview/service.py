@@ -10,6 +10,9 @@ import msgspec
 
 from app.core.access.command import Command
 from app.core.access.store.commands import CommandStore
+from app.core.alerts.alert import Alert
+from app.core.alerts.loop import WATCHED
+from app.core.alerts.store.webhooks import RaisedAlertStore
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.evidence import ClientWord
@@ -80,7 +83,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """`series` is the sum of all live runs; `states` counts pipelines (with `never started`).
 
     fencings: the newest of the last day, of all clients; fencing_counts: all of that day, by cause, the most frequent
-    first. happened: task events, without those that are the evidence of a fencing event.
+    first. happened: task events, without those that are the evidence of a fencing event. raised: alerts that last.
     """
 
     at: datetime
@@ -90,6 +93,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[Need, ...]
     series: list[RunSample]
     hanging: tuple[HangingLine, ...]
+    raised: tuple[Alert, ...]
     fencings: tuple[FencingLine, ...]
     fencing_counts: dict[FencingCause, int]
     happened: tuple[Happening, ...]
@@ -150,6 +154,7 @@ async def overview(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) 
         needs=tuple(need for line in lines for need in line.needs),
         series=await uow.of(TaskStore).summed_series(live, since=now - CHART_SPAN),
         hanging=tuple(await lines_of_all(uow)),
+        raised=tuple(await uow.of(RaisedAlertStore).list(WATCHED)),
         fencings=fencings[:FENCINGS_SHOWN],
         fencing_counts=await fencing_feed.count_by_cause(uow, of_a_day, cluster=None),
         happened=tuple(

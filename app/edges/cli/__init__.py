@@ -38,6 +38,7 @@ _PRODUCTS = (
 _OWN = {
     "serve": "app.edges.cli.serve:serve",
     "doctor": "app.edges.cli.doctor:doctor",
+    "problems": "app.core.overview.cli:problems",
     "clusters": "app.core.clusters.cli:app",
     "pipelines": "app.core.pipelines.cli.pipelines:app",
     "apply": "app.core.pipelines.cli.apply:apply",
@@ -51,6 +52,7 @@ _ORDER = (
     "serve",
     "demo",
     "doctor",
+    "problems",
     "clusters",
     "pipelines",
     "apply",

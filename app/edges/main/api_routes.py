@@ -16,6 +16,7 @@ from app.core.ids.api import imports as id_imports
 from app.core.ids.api import registry as id_registry
 from app.core.mappings import api as mappings
 from app.core.observing import api as observing
+from app.core.overview import api as problems
 from app.core.pipelines import api as pipelines
 from app.core.product import placed
 from app.core.runs.api import offsets, runs
@@ -28,6 +29,7 @@ _CORE = {
     "observing": [observing.router],
     "fencing": [fencing.router],
     "blocked": [stuck.router],
+    "problems": [problems.router],
     "pipelines": [pipelines.router],
     "mappings": [mappings.router],
     "ids": [id_imports.router, id_registry.router],

@@ -9,6 +9,8 @@ import msgspec
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState
 from app.core.alerts.conditions import MAX_OPEN_TOLD, AlertBounds, FirstSeen, SeenConditions, changes, seen
+from app.core.blocked.advice import AdviceVerdict
+from app.core.blocked.readers import BlockedPartition, BlockedReaders, BlockedReport
 from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clocks.clock_offset import ClockOffset
 from app.core.clusters.cluster import Cluster
@@ -59,7 +61,10 @@ def transaction(
 
 
 def look(
-    *transactions: LiveTransaction, journals: Sequence[JournalStatus] | None = None, cluster: Cluster = CLUSTER
+    *transactions: LiveTransaction,
+    journals: Sequence[JournalStatus] | None = None,
+    cluster: Cluster = CLUSTER,
+    blocked: Sequence[BlockedReport] = (),
 ) -> SeenConditions:
     first, second = journals or [journal(topic) for topic in JOURNALS]
     snapshot = Snapshot(
@@ -71,7 +76,7 @@ def look(
         transactions={one.transactional_id: one for one in transactions},
         clocks=IN_STEP,
     )
-    return seen([cluster], {cluster.name: snapshot}, BOUNDS, now=NOW)
+    return seen([cluster], {cluster.name: snapshot}, BOUNDS, now=NOW, blocked=blocked)
 
 
 def told(
@@ -89,6 +94,30 @@ def test_transaction_longer_than_the_bound_is_raised_with_whose_it_is() -> None:
     assert alert.partitions == ("out-0", "out-1")
     assert "open for 2 min" in alert.sentence
     assert "its timeout of 60 min is not over yet" in alert.sentence
+
+
+def test_alert_about_a_transaction_that_blocks_readers_begins_with_the_sentence_of_the_overview() -> None:
+    one = transaction(open_s=121, timeout_s=3600)
+    blocked = BlockedReaders(
+        cluster=CLUSTER.name,
+        producer_id=7,
+        producer_epoch=3,
+        transactional_id="flink-1",
+        owner="",
+        is_ours=False,
+        since_ms=NOW_MS - 121_000,
+        until_ms=None,
+        verdict=AdviceVerdict.FENCE,
+        advice="",
+        partitions=(BlockedPartition(topic="out", partition=0, last_stable=1, high_watermark=9, records=8),),
+    )
+    (alert,), _ = told(look(one, blocked=[BlockedReport(cluster=CLUSTER.name, causes=(blocked,))]))
+    assert alert.sentence.startswith("out-0: 8 records blocked by flink-1. flink-1 on ")
+    assert "consumers of its partitions are blocked" not in alert.sentence
+    former = msgspec.structs.replace(blocked, producer_epoch=2)
+    (alert,), _ = told(look(one, blocked=[BlockedReport(cluster=CLUSTER.name, causes=(former,))]))
+    assert alert.sentence.startswith("flink-1 on ")
+    assert alert.sentence.endswith("read_committed consumers of its partitions are blocked.")
 
 
 def test_transaction_longer_than_its_own_timeout_is_raised_before_the_bound() -> None:

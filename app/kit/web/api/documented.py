@@ -30,6 +30,7 @@ TAGS: Mapping[str, str] = {
     "clusters": "Kafka clusters that pipelines may name. Only administrators register and remove them.",
     "observing": "Current transactions and groups of a cluster, of every client, managed and foreign.",
     "fencing": "Ends of producers, memberships and transactions, with cause, confidence and evidence.",
+    "problems": "Open problems of all clusters and pipelines, one for each cause.",
     "pipelines": "Definitions and their immutable revisions.",
     "mappings": "Transactional id and owner of each partition, now and at any kept moment.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks and task events.",

@@ -262,10 +262,17 @@ def test_the_first_figure_is_as_grave_as_the_gravest_need(severity: NeedSeverity
 
 
 def test_overview_says_that_all_is_well_only_where_it_is_known() -> None:
-    assert needs_you(unseen=[]) == "none 1 pipeline, 1 cluster checked"
+    assert needs_you(unseen=[]) == "none 1 pipeline, 1 cluster"
     assert needs_you(unseen=["east", "west"]) == "none not verified: east, west cannot be observed now"
-    assert needs_you(unseen=[], hangs=True) == "1 see below"
-    assert needs_you(unseen=["east"], needs=(NEED,), hangs=True) == "2 see below"
+    assert needs_you(unseen=[], hangs=True) == "1 1 needs action"
+    assert needs_you(unseen=["east"], needs=(NEED,), hangs=True) == "2 1 needs action"
+
+
+def test_overview_says_when_the_brokers_were_asked() -> None:
+    view = replace(samples.overview_view(), hanging=())
+    report = replace(blocked_report(), causes=(), at_ms=int(samples.NOW.timestamp() * 1000) - 4_000)
+    words = " ".join(re.sub(r"<[^>]+>", " ", rendered("overview/_detail", context_of(view, [report]))).split())
+    assert "none 1 pipeline, 1 cluster, checked 4 s ago" in words
 
 
 def blocked_report(*, topic: str = "orders", producer_id: int = 4015, problem: str = "") -> BlockedReport:
@@ -293,13 +300,11 @@ def test_overview_answers_who_is_blocked_by_whom_since_when_and_what_to_do() -> 
     view = replace(samples.overview_view(), hanging=())
     html = rendered("overview/_detail", context_of(view, [blocked_report(problem="no broker answers")]))
     assert '<dl class="stat bad main"><dt>Open problems</dt><dd>1</dd>' in html
-    row = html[html.index('id="blocked-local-4015-2"') :]
+    row = html[html.index('id="problem-local-4015-2"') :]
     row = row[: row.index("</tr>")]
     words = " ".join(re.sub(r"<[^>]+>", " ", row).split())
-    assert "orders-0 and 1 more on local 738 orders-7" in words
-    assert "a client of group billing: shop on /10.0.0.7" in words
-    assert "invoices" in words
-    assert "times out" in words
+    assert "blocked readers orders-0 and 1 other partition: 738 records blocked by orders-7" in words
+    assert "orders-7 : a client of group billing: shop on /10.0.0.7. invoices waits. It times out" in words
     assert "/stuck/fence?cluster=local&amp;id=orders-7&amp;target=orders%3A0" in row
     assert "no broker answers" in html
 
@@ -310,16 +315,6 @@ def test_overview_names_what_was_not_checked() -> None:
     html = rendered("overview/_detail", context_of(view, [report]))
     assert "not verified: local cannot be observed now" in html
     assert "3 more partitions of open transactions of local were not checked" in html
-
-
-def test_a_hanging_transaction_that_blocks_readers_is_one_line() -> None:
-    view = samples.overview_view()
-    (line,) = view.hanging
-    key = line.transaction.key
-    report = blocked_report(topic=key.topic, producer_id=key.producer_id)
-    cause = replace(report.causes[0], cluster=line.cluster, producer_epoch=key.producer_epoch)
-    assert context_of(view)["hanging"] == [line]
-    assert context_of(view, [replace(report, causes=(cause,))])["hanging"] == []
 
 
 def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:

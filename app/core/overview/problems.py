@@ -1,0 +1,137 @@
+"""The open problems of all clusters and pipelines: one list, one line for each cause, the gravest first.
+
+A line has the sentence of the alert about it, if it raises one (docs/webhooks.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from app.core.alerts.alert import Alert, AlertKind
+from app.core.blocked.advice import AdviceVerdict
+from app.core.blocked.readers import BlockedReaders, BlockedReport
+from app.core.hanging.service import HangingLine
+from app.core.runs.needs import Need, NeedSeverity
+
+OF_CLUSTERS = (AlertKind.TRANSACTION_OPEN, AlertKind.OBSERVER_BEHIND, AlertKind.OBSERVER_BLIND)
+"""The raised alerts that are listed by themselves; the others have a line of their own kind."""
+_OF_RUNS = {AlertKind.CRASH_LOOPING: "crash-looping", AlertKind.NOT_PROGRESSING: "not progressing"}
+_MUST_ACT = (AdviceVerdict.END, AdviceVerdict.FENCE, AdviceVerdict.CANNOT_TELL)
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class ProblemKind(StrEnum):
+    BLOCKED_READERS = "blocked readers"
+    HANGING_TRANSACTION = "hanging transaction"
+    OPEN_TRANSACTION = "open transaction"
+    OBSERVER = "observer"
+    PIPELINE = "pipeline"
+
+
+class OpenProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause, on a cluster or in a pipeline.
+
+    since: when it began, or was observed first; None: not recorded. next_step: how to fix it; None: it ends by itself,
+    or the page explains it. page: the path on this server with details. blocked: of blocked readers.
+    """
+
+    kind: ProblemKind
+    severity: NeedSeverity
+    sentence: str
+    page: str
+    cluster: str | None = None
+    pipeline: str | None = None
+    since: datetime | None = None
+    next_step: str | None = None
+    blocked: BlockedReaders | None = None
+
+
+def problems_of(
+    needs: Iterable[Need],
+    *,
+    blocked: Iterable[BlockedReport],
+    hanging: Iterable[HangingLine],
+    raised: Sequence[Alert],
+) -> tuple[OpenProblem, ...]:
+    """Return the problems, the gravest first, and of equal ones the longest first.
+
+    raised: the alerts that were raised and not resolved, of OF_CLUSTERS and of runs. A transaction that blocks readers
+    is one line, whatever else is wrong with it.
+    """
+    causes = [one for report in blocked for one in report.causes]
+    told = {(one.cluster, one.producer_id, one.producer_epoch) for one in causes}
+    found = [_of_blocked(one) for one in causes]
+    found += [
+        _of_hanging(line)
+        for line in hanging
+        if (line.cluster, line.transaction.key.producer_id, line.transaction.key.producer_epoch) not in told
+    ]
+    found += [
+        _of_alert(alert)
+        for alert in raised
+        if alert.kind in OF_CLUSTERS and (alert.cluster, alert.producer_id, alert.producer_epoch) not in told
+    ]
+    since = {(alert.run, word): alert.at for alert in raised if (word := _OF_RUNS.get(alert.kind, "")) and alert.run}
+    found += [_of_need(need, since=since.get((need.run_id, need.sentence.partition(":")[0]))) for need in needs]
+    order = list(NeedSeverity)
+    return tuple(sorted(found, key=lambda one: (order.index(one.severity), one.since or _NEVER)))
+
+
+def _of_blocked(one: BlockedReaders) -> OpenProblem:
+    first = one.partitions[0]
+    return OpenProblem(
+        kind=ProblemKind.BLOCKED_READERS,
+        severity=NeedSeverity.WRONG if one.verdict in _MUST_ACT else NeedSeverity.DEGRADED,
+        sentence=one.sentence,
+        page="/stuck?" + urlencode({"cluster": one.cluster, "target": f"{first.topic}:{first.partition}"}),
+        cluster=one.cluster,
+        since=one.since,
+        next_step=one.advice,
+        blocked=one,
+    )
+
+
+def _of_hanging(line: HangingLine) -> OpenProblem:
+    key = line.transaction.key
+    return OpenProblem(
+        kind=ProblemKind.HANGING_TRANSACTION,
+        severity=NeedSeverity.WRONG,
+        sentence=line.transaction.sentence,
+        page="/stuck?" + urlencode({"cluster": line.cluster, "target": f"{key.topic}:{key.partition}"}),
+        cluster=line.cluster,
+        since=line.found_at,
+    )
+
+
+def _of_alert(alert: Alert) -> OpenProblem:
+    is_observer = alert.kind is not AlertKind.TRANSACTION_OPEN
+    return OpenProblem(
+        kind=ProblemKind.OBSERVER if is_observer else ProblemKind.OPEN_TRANSACTION,
+        severity=NeedSeverity.STOPPED if alert.kind is AlertKind.OBSERVER_BLIND else NeedSeverity.DEGRADED,
+        sentence=alert.sentence,
+        page=alert.page,
+        cluster=alert.cluster,
+        since=alert.at,
+    )
+
+
+def _of_need(need: Need, *, since: datetime | None) -> OpenProblem:
+    page = f"/pipelines/{quote(need.pipeline, safe='')}"
+    if need.explained:
+        page += f"/{need.explained}"
+    elif need.run_id:
+        page = f"/runs/{need.run_id}"
+    return OpenProblem(
+        kind=ProblemKind.PIPELINE,
+        severity=need.severity,
+        sentence=need.sentence,
+        page=page,
+        pipeline=need.pipeline,
+        since=since,
+        next_step=need.next_step,
+    )
