@@ -1,4 +1,4 @@
-"""A start that is refused since the group has lost its offsets, and the three buttons that lead out of it."""
+"""A start that is refused since the group has lost its offsets, its three buttons, and a reset with a preview."""
 
 from __future__ import annotations
 
@@ -144,3 +144,27 @@ def test_each_button_of_a_refused_start_sets_the_offsets_and_the_start_goes_thro
     expect(window.locator("[data-said]")).to_contain_text("Start")
     window.goto("/commands")
     expect(window.get_by_text("the group expired")).to_be_visible()
+
+
+def test_offsets_go_back_by_a_day_in_four_clicks_and_a_reason(window: Page, live: LiveApplication, topic: str) -> None:
+    window.goto("/pipelines/flights")
+    window.get_by_role("link", name="Reset offsets").click()
+    window.get_by_label("To", exact=True).select_option("offsets")
+    window.get_by_label("Offsets", exact=True).fill(f"{topic}:0={END}")
+    window.get_by_role("button", name="Show the preview").click()
+    window.get_by_label("Reason").fill("begin behind the old records")
+    window.get_by_role("button", name="Reset the offsets").click()
+    expect(window.get_by_text("The offsets are set. Start the pipeline now.")).to_be_visible()
+    assert committed(live, topic) == END
+
+    window.get_by_role("link", name="Reset offsets").click()
+    window.get_by_role("link", name="1 day back").click()
+    expect(window.locator("main")).to_contain_text(f"Up to {END} records of 1 partition are read again")
+    assert_accessible(window, what="the preview of a reset")
+    window.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
+    assert_fits(window, what="the preview of a reset on a phone")
+    assert committed(live, topic) == END
+    window.get_by_label("Reason").fill("a bad transform")
+    window.get_by_role("button", name="Reset the offsets").click()
+    expect(window.get_by_text("The offsets are set. Start the pipeline now.")).to_be_visible()
+    assert committed(live, topic) == 0

@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.core.runs.instance import Instance
+from app.core.runs.offset_reset import OffsetChange, effects_of
 from app.core.runs.run import Run
 from app.core.runs.task import TaskStatus
 from app.kit.cli.client import Client, as_record, connect
@@ -265,6 +266,8 @@ def offsets(
             empty="No partition would change.",
         )
     )
+    for sentence in effects_of([as_record(change, OffsetChange) for change in changes]):
+        say(sentence)
     say("done" if execute else "nothing was changed; add --execute to reset the offsets")
 
 

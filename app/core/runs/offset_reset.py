@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -11,6 +11,7 @@ import msgspec
 
 from app.core.clusters.partition import Partition
 from app.kit.errors import Problem
+from app.kit.words import count
 
 
 class OffsetTargetKind(StrEnum):
@@ -55,6 +56,32 @@ class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def records(self) -> int:
         return (self.end if self.committed is None else self.committed) - self.target
+
+
+def effects_of(changes: Sequence[OffsetChange]) -> list[str]:
+    """Describe what a reset does to outputs, in sentences. Counted are offsets, so markers of transactions, too."""
+    again = [one for one in changes if one.committed is not None and one.target < one.committed]
+    never = [one for one in changes if one.committed is not None and one.target > one.committed]
+    new = [one for one in changes if one.committed is None]
+    found: list[str] = []
+    if again:
+        records = count(sum(one.records for one in again), "record")
+        found.append(
+            f"Up to {records} of {count(len(again), 'partition')} are read again: their outputs will be written twice."
+        )
+    if never:
+        records = count(-sum(one.records for one in never), "record")
+        found.append(
+            f"Up to {records} of {count(len(never), 'partition')} are skipped: they are never processed, without any "
+            "output."
+        )
+    if new:
+        records = count(sum(one.records for one in new), "record")
+        found.append(
+            f"{count(len(new), 'partition')} without a committed offset: up to {records} are there to be read. Whether "
+            "they were read before is not recorded."
+        )
+    return found or ["No offset changes."]
 
 
 class ResetBounds(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from app.core.pipelines.pages import edit as pipeline_edit
 from app.core.pipelines.pages import pipelines
 from app.core.product import placed
 from app.core.runs import tones as runs_tones
-from app.core.runs.pages import runs
+from app.core.runs.pages import offsets, runs
 from app.kit.web.pages.display import register_tones
 from app.kit.web.pages.navigation import register_places
 from app.kit.web.pages.said import register_sentences
@@ -35,7 +35,7 @@ _CORE = {
     "login": [login.router],
     "overview": [overview.router],
     # `/pipelines/new` before `/pipelines/{name}`.
-    "pipelines": [pipeline_edit.router, pipelines.router],
+    "pipelines": [pipeline_edit.router, pipelines.router, offsets.router],
     "runs": [runs.router],
     "mappings": [mappings.router],
     "ids": [id_registry.router, id_imports.router],

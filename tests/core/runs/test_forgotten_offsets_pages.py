@@ -54,15 +54,15 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
         f"{topic}-0 was committed at 7 or later and would begin at 0 (at least 7 offsets processed again)"
         in refused.text
     )
-    assert refused.text.count('action="/pipelines/flights/offsets/reset"') == 3
+    assert refused.text.count('action="/pipelines/flights/reset-offsets"') == 3
     assert 'value="recorded"' in refused.text
     for kind in ("recorded", "earliest", "latest"):
-        without = await browser.post("/pipelines/flights/offsets/reset", data={"kind": kind})
+        without = await browser.post("/pipelines/flights/reset-offsets", data={"kind": kind})
         assert without.status_code == 422
         assert "a reset of the offsets of flights needs a reason" in without.text
     connection = cluster.connection()
     assert await wiring.brokers.committed_offsets(connection, group) == {}
-    done = await browser.post("/pipelines/flights/offsets/reset", data={"kind": "recorded", "why": "it expired"})
+    done = await browser.post("/pipelines/flights/reset-offsets", data={"kind": "recorded", "why": "it expired"})
     assert (done.status_code, done.headers["location"]) == (303, "/pipelines/flights?said=offsets-set")
     assert await wiring.brokers.committed_offsets(connection, group) == {Partition(topic, 0): 7}
     started = await browser.post("/pipelines/flights/start", data={"why": "go"})

@@ -7,7 +7,15 @@ from datetime import UTC, datetime
 import pytest
 
 from app.core.clusters.partition import Partition
-from app.core.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset, ResetBounds, plan
+from app.core.runs.offset_reset import (
+    OffsetChange,
+    OffsetTarget,
+    OffsetTargetKind,
+    PartitionOffset,
+    ResetBounds,
+    effects_of,
+    plan,
+)
 from app.kit.errors import Problem
 
 BOUNDS = {
@@ -80,3 +88,17 @@ def test_a_target_that_means_nothing_is_a_problem_at_its_field(target: OffsetTar
     (problem,) = plan(target, committed={}, bounds=BOUNDS, at_timestamp={})
     assert isinstance(problem, Problem)
     assert problem.field == field
+
+
+def change(committed: int | None, target: int) -> OffsetChange:
+    return OffsetChange(topic="in", partition=0, committed=committed, target=target, earliest=0, end=100)
+
+
+def test_effects_are_told_for_outputs() -> None:
+    assert effects_of([change(7, 7)]) == effects_of([]) == ["No offset changes."]
+    assert effects_of([change(7, 4), change(9, 8), change(5, 6), change(None, 90)]) == [
+        "Up to 4 records of 2 partitions are read again: their outputs will be written twice.",
+        "Up to 1 record of 1 partition are skipped: they are never processed, without any output.",
+        "1 partition without a committed offset: up to 10 records are there to be read. Whether they were read before "
+        "is not recorded.",
+    ]

@@ -20,9 +20,8 @@ from app.core.pipelines.pipeline import PipelineDefinition, Steps
 from app.core.pipelines.pipeline_ids import id_forms
 from app.core.pipelines.service import pipelines
 from app.core.product import PipelineLink, Product
-from app.core.runs.offset_reset import OffsetTarget, OffsetTargetKind
 from app.core.runs.pages.charts import chart_of
-from app.core.runs.service import offsets, runs
+from app.core.runs.service import runs
 from app.core.transforms.step_text import describe_step
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
@@ -82,14 +81,20 @@ def looking_at(wiring: Wiring, name: str) -> Look:
     return look
 
 
-_IMPORTED_IDS = PipelineLink(
-    path="imported-ids", title="Imported ids", order=30, is_shown=lambda definition: definition.dataframe is None
+_OWN_LINKS = (
+    PipelineLink(
+        path="imported-ids", title="Imported ids", order=30, is_shown=lambda definition: definition.dataframe is None
+    ),
+    # A query begins at its checkpoint: it has a page for a new one.
+    PipelineLink(
+        path="reset-offsets", title="Reset offsets", order=35, is_shown=lambda definition: definition.dataframe is None
+    ),
 )
 
 
 def links_of(products: Sequence[Product], definition: PipelineDefinition) -> list[PipelineLink]:
     """The buttons to a pipeline's other pages, in their order."""
-    links = [_IMPORTED_IDS, *(link for product in products for link in product.pipeline_links)]
+    links = [*_OWN_LINKS, *(link for product in products for link in product.pipeline_links)]
     return sorted((link for link in links if link.is_shown(definition)), key=lambda link: link.order)
 
 
@@ -180,34 +185,6 @@ async def start(
     except FencelineError as error:
         return await screen.page(request, wiring, by, looking_at(wiring, name), refused=error, at=("pipelines", name))
     return screen.see("pipelines", name, said="started")
-
-
-@router.post("/pipelines/{name}/offsets/reset")
-async def reset_offsets(
-    request: Request,
-    wiring: WiringDep,
-    uow: Uow,
-    by: Annotated[Principal, may(Verb.RESET_OFFSETS)],
-    name: str,
-    kind: Annotated[OffsetTargetKind, Form()],
-    why: Why = "",
-) -> Response:
-    """Reset the offsets after a refused start: to the recorded ones, or to a start. Each requires a reason."""
-    try:
-        await offsets.reset_offsets(
-            uow,
-            wiring.brokers,
-            pipeline=name,
-            target=OffsetTarget(kind=kind),
-            expected=None,
-            by=by,
-            why=why,
-            now=wiring.clock.now(),
-        )
-        await uow.commit()
-    except FencelineError as error:
-        return await screen.page(request, wiring, by, looking_at(wiring, name), refused=error, at=("pipelines", name))
-    return screen.see("pipelines", name, said="offsets-set")
 
 
 @router.post("/pipelines/{name}/delete")
