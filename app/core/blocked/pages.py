@@ -67,7 +67,7 @@ def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: DiagnosisKind
             "is_known": bool(blocked) and all(report.at_ms >= 0 and not report.problem for report in blocked),
         }
         # The brokers' answers do not depend on changes of the database, so the page is refreshed every two seconds.
-        return Screen(template="stuck/detail", title="Blocked consumers", context=context, concerns=frozenset())
+        return Screen(template="stuck/detail", title="Blocked readers", context=context, concerns=frozenset())
 
     return look
 

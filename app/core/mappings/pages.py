@@ -65,7 +65,7 @@ def looking_at_list(*, cluster: str, search: str, at: str) -> Look:
                     "unowned": sum(1 for row in rows if row["owner"] is None),
                 }
         status = 422 if context["problems"] else 200
-        return Screen(template="mappings/list", title="Mappings", context=context, status=status)
+        return Screen(template="mappings/list", title="Owners", context=context, status=status)
 
     return look
 

@@ -12,6 +12,7 @@ from app.core.asked_audits import AskedAudits
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.edges.spark.spark_submit import SparkSubmit
 from app.kit.loops.supervisor import Loop
+from app.kit.web.pages.navigation import Door, Place
 from app.products.audits import api, pages, tones, wire, workers_api
 from app.products.audits.decision import AuditTiming
 from app.products.audits.launcher import SubmitAuditLauncher
@@ -63,6 +64,7 @@ AUDITS = Product(
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),
+    navigation=(Place(door=Door.PIPELINES, path="/audits", title=None),),
     pipeline_links=(PipelineLink(path="audits", title="Audits", order=20),),
     tones=tones.TONES,
     sentences={

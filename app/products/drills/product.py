@@ -9,6 +9,7 @@ from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.core.wire.drill import DRILL_PATH
 from app.kit.access import Verb
 from app.kit.loops.supervisor import Loop
+from app.kit.web.pages.navigation import Door, Place
 from app.products.drills import api, pages, tones, workers_api
 from app.products.drills.loop import DrillWatch
 from app.products.drills.ordering import order_of
@@ -40,6 +41,7 @@ DRILLS = Product(
         ),
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),
+    navigation=(Place(door=Door.PIPELINES, path="/drills", title=None),),
     pipeline_links=(
         PipelineLink(
             path="drills",

@@ -10,7 +10,7 @@ from app.products.migrations.api import foreign_schemas, migration_schemas  # fi
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.core.runs.mode import mode_of
 from app.kit.loops.supervisor import Loop
-from app.kit.web.pages.navigation import Place
+from app.kit.web.pages.navigation import Door, Place
 from app.products.migrations import tones
 from app.products.migrations.api import foreign as foreign_api
 from app.products.migrations.api import migrations as migrations_api
@@ -64,7 +64,10 @@ MIGRATIONS = Product(
     ),
     # `/migrations/foreign` and `/migrations/plan` before `/migrations/{id}`.
     pages=(Routes(after="runs", routers=(foreign.router, plans.router, acts.router, migrations.router)),),
-    navigation=(Place(after="/mappings", path="/migrations", title="Migrations"),),
+    navigation=(
+        Place(door=Door.PIPELINES, path="/migrations", title="Migrations"),
+        Place(door=Door.PIPELINES, path="/foreign-migrations", title=None),
+    ),
     pipeline_links=(
         PipelineLink(
             path="migrations",

@@ -11,7 +11,7 @@ from app.products.webhooks import schemas  # first: it declares what the routes 
 from app.core.product import Product, Routes, ServerParts, Tag
 from app.kit.access import Verb
 from app.kit.loops.supervisor import Loop
-from app.kit.web.pages.navigation import Place
+from app.kit.web.pages.navigation import Door, Place
 from app.products.webhooks import api, pages
 from app.products.webhooks.loop import WebhookSender
 from app.products.webhooks.metrics import webhook_metrics
@@ -53,7 +53,7 @@ WEBHOOKS = Product(
         ),
     ),
     pages=(Routes(after="commands", routers=(pages.router,)),),
-    navigation=(Place(after="/commands", path="/webhooks", title="Webhooks", verb=Verb.VIEW_WEBHOOKS),),
+    navigation=(Place(door=Door.ADMIN, path="/webhooks", title="Webhooks", verb=Verb.VIEW_WEBHOOKS),),
     sentences={
         "webhook-added": "Added. It gets alerts from now on; send a test to check it.",
         "webhook-changed": "Saved. Pending deliveries go there too.",

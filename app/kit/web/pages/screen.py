@@ -32,7 +32,7 @@ from app.kit.web.dependencies import Credential, WebWiring, credential_of
 from app.kit.web.pages import display
 from app.kit.web.pages.admission import StreamAdmission
 from app.kit.web.pages.assets import STYLESHEETS, asset_integrity, asset_url
-from app.kit.web.pages.navigation import places_after
+from app.kit.web.pages.navigation import door_of, doors, places_behind
 from app.kit.web.pages.said import sentence_of
 from app.kit.web.pages.shared_looks import STORED, Frame, Rhythm, SeenFrame, SharedLooks, Watching
 from app.kit.web.pages.stream_limit import LimitedStream, StreamLimit
@@ -86,7 +86,9 @@ def _environment() -> Environment:
         stylesheets=STYLESHEETS,
         Verb=Verb,
         url=url_of,
-        places_after=places_after,
+        doors=doors,
+        door_of=door_of,
+        places_behind=places_behind,
     )
     cast("dict[str, Any]", environment.filters).update(
         count=words.number,
