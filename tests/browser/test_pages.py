@@ -27,6 +27,7 @@ PAGES = (
     "/clusters",
     "/clusters/demo",
     "/commands",
+    "/search?q=demo",
     "/webhooks",
     "/tokens",
     "/nothing-here",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.blocked.readers import BlockedReport
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
 from app.core.overview.problems import problems_of
+from app.core.overview.search import Found, FoundKind, search
 from app.core.runs.pages.charts import chart_of
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal
@@ -55,6 +57,38 @@ def context_of(
         "checked_at": min((report.at for report in blocked if report.at is not None), default=None),
         "problems": problems_of(view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised),
     }
+
+
+_PAGES: dict[FoundKind, Callable[[Found], str]] = {
+    FoundKind.PIPELINE: lambda one: screen.url_of("pipelines", one.name),
+    FoundKind.CLUSTER: lambda one: screen.url_of("clusters", one.name),
+    FoundKind.TOPIC: lambda one: screen.url_of("clusters", one.cluster, "log", one.name, "0"),
+    FoundKind.GROUP: lambda one: screen.url_of("groups", "group", cluster=one.cluster, name=one.name),
+    FoundKind.TRANSACTIONAL_ID: lambda one: screen.url_of("transactions", "id", cluster=one.cluster, id=one.name),
+    FoundKind.RUN: lambda one: screen.url_of("runs", one.name),
+    FoundKind.FENCING_EVENT: lambda one: screen.url_of("fencing", one.name),
+}
+
+
+def looking_for(wiring: Wiring, text: str) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal, now
+        found = await search(uow, wiring.observations.all(), text)
+        context = {
+            "text": text,
+            "items": [(one, _PAGES[one.kind](one)) for one in found.items],
+            "left_out": found.left_out,
+        }
+        return Screen(template="search/list", title="Search", context=context)
+
+    return look
+
+
+@router.get("/search")
+async def find(
+    request: Request, wiring: WiringDep, by: Viewer, q: Annotated[str, Query(max_length=1_000)] = ""
+) -> Response:
+    return await screen.page(request, wiring, by, looking_for(wiring, q), is_live=False)
 
 
 @router.get("/")

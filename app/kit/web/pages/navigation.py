@@ -39,6 +39,7 @@ class Place:
 
 _PLACES = [
     Place(door=Door.OVERVIEW, path="/", title=None),
+    Place(door=Door.OVERVIEW, path="/search", title=None),
     Place(door=Door.PIPELINES, path="/pipelines", title="Pipelines"),
     Place(door=Door.PIPELINES, path="/new-pipeline", title=None),
     Place(door=Door.PIPELINES, path="/runs", title=None),

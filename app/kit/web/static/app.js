@@ -276,6 +276,39 @@
     }, { once: true });
   });
 
+  // Search: Ctrl-K opens it from anywhere; Enter opens the first result, arrows go through them.
+  const search = document.getElementById("search");
+  const openSearch = () => {
+    search.showModal();
+    search.querySelector("input").select();
+  };
+  if (search) {
+    document.addEventListener("keydown", (event) => {
+      if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
+      event.preventDefault();
+      if (search.open) search.close();
+      else openSearch();
+    });
+    document.querySelector("[data-search]").addEventListener("click", (event) => {
+      event.preventDefault();
+      openSearch();
+    });
+    search.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const stops = [search.querySelector("input"), ...search.querySelectorAll(".results a")];
+      stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length].focus();
+    });
+    search.querySelector("form").addEventListener("submit", (event) => {
+      const first = search.querySelector(".results a");
+      const shown = search.querySelector("#results")?.dataset.text;
+      if (!first || shown !== search.querySelector("input").value) return;  // The page has the answer.
+      event.preventDefault();
+      location.href = first.href;
+    });
+  }
+
   // Keyboard shortcuts, except in text fields.
   const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;
   let leader = false;

@@ -1,0 +1,132 @@
+"""Find by a part of the name: pipelines, clusters, groups, transactional ids, topics; runs and fencing events by id."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from enum import StrEnum
+
+import msgspec
+
+from app.core.clusters.store import ClusterStore
+from app.core.fencing.service import feed as fencing_feed
+from app.core.journals.group_records import TOPIC as GROUPS
+from app.core.observing.snapshot import Snapshot
+from app.core.pipelines.store import PipelineStore
+from app.core.runs.store.runs import RunStore
+from app.kit.db.unit_of_work import UnitOfWork
+from app.kit.errors import NotFoundError
+
+MOST_OF_A_KIND = 8
+_PIPELINES = 1_000
+
+
+class FoundKind(StrEnum):
+    """In the order of the results. The values are the labels."""
+
+    PIPELINE = "pipeline"
+    CLUSTER = "cluster"
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional id"
+    RUN = "run"
+    FENCING_EVENT = "fencing event"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """cluster: of a topic, group or transactional id. pipeline: of a run; its name is its id."""
+
+    kind: FoundKind
+    name: str
+    cluster: str = ""
+    pipeline: str = ""
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """items: by kind, at most MOST_OF_A_KIND of each, the best first. left_out: how many more there are."""
+
+    items: tuple[Found, ...] = ()
+    left_out: int = 0
+
+
+async def search(uow: UnitOfWork, snapshots: Iterable[Snapshot], text: str) -> SearchResult:
+    """Return everything with `text` in its name, in any case; an exact name first, then names that begin with it.
+
+    Groups, ids and topics are those of the observed journals, so a topic that nobody reads or writes in a transaction
+    is found by the page of topics only.
+    """
+    wanted = text.strip().lower()
+    if not wanted:
+        return SearchResult()
+    pipelines = (await uow.of(PipelineStore).list(after=None, limit=_PIPELINES)).items
+    clusters = await uow.of(ClusterStore).list_all()
+    named = [
+        [Found(kind=FoundKind.PIPELINE, name=one.name) for one in pipelines],
+        [Found(kind=FoundKind.CLUSTER, name=one.name) for one in clusters],
+    ]
+    topics = {
+        (one.cluster, topic)
+        for one in pipelines
+        for topic in (*one.definition.source_topics, one.definition.sink_topic)
+        if topic
+    }
+    found = [_best(some, wanted) for some in named]
+    # Off the event loop: a cluster may have 50,000 ids.
+    found += await asyncio.to_thread(_in_journals, list(snapshots), topics, wanted)
+    found += [(await _by_id(uow, text.strip()), 0)]
+    return SearchResult(
+        items=tuple(one for best, _ in found for one in best), left_out=sum(left_out for _, left_out in found)
+    )
+
+
+def _in_journals(
+    snapshots: Sequence[Snapshot], topics: set[tuple[str, str]], wanted: str
+) -> list[tuple[list[Found], int]]:
+    groups = (Found(kind=FoundKind.GROUP, name=name, cluster=one.cluster) for one in snapshots for name in one.groups)
+    ids = (
+        Found(kind=FoundKind.TRANSACTIONAL_ID, name=name, cluster=one.cluster)
+        for one in snapshots
+        for name in one.transactions
+    )
+    return [_best(_topics(snapshots, topics), wanted), _best(groups, wanted), _best(ids, wanted)]
+
+
+def _topics(snapshots: Sequence[Snapshot], known: set[tuple[str, str]]) -> Iterator[Found]:
+    topics = set(known)
+    for one in snapshots:
+        topics |= {(one.cluster, topic) for group in one.groups.values() for topic, _ in group.offsets}
+        topics |= {
+            (one.cluster, part.topic)
+            for live in one.transactions.values()
+            for part in live.state.partitions or ()
+            if part.topic != GROUPS
+        }
+    for cluster, topic in sorted(topics):
+        yield Found(kind=FoundKind.TOPIC, name=topic, cluster=cluster)
+
+
+def _best(some: Iterable[Found], wanted: str) -> tuple[list[Found], int]:
+    matching = [one for one in some if wanted in one.name.lower()]
+    best = heapq.nsmallest(
+        MOST_OF_A_KIND,
+        matching,
+        key=lambda one: (one.name.lower() != wanted, not one.name.lower().startswith(wanted), one.name),
+    )
+    return best, len(matching) - len(best)
+
+
+async def _by_id(uow: UnitOfWork, text: str) -> list[Found]:
+    try:
+        name = str(uuid.UUID(text))
+    except ValueError:
+        return []
+    with suppress(NotFoundError):
+        run = await uow.of(RunStore).get(name)
+        return [Found(kind=FoundKind.RUN, name=run.id, pipeline=run.pipeline)]
+    with suppress(NotFoundError):
+        line = await fencing_feed.get_line(uow, name)
+        return [Found(kind=FoundKind.FENCING_EVENT, name=line.record.id)]
+    return []
