@@ -267,7 +267,7 @@ class CommitWatch(msgspec.Struct):
             history.top, history.finding = run, last.newest.journal_offset
 
     def _prove(self, history: CommitHistory, step: CommitRun, top: CommitRun) -> None:
-        """The producer that was behind has continued: from its previous commit to this one it processed every record."""
+        """The producer that was behind has continued: it processed every record since its previous commit."""
         begin, end = max(step.begin, top.begin), min(step.end, top.end)
         if end - begin <= 1:
             return

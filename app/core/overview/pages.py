@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.blocked.readers import BlockedReport
+from app.core.double_processing.service import OpenOverlaps, open_overlaps
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
 from app.core.runs.pages.charts import chart_of
@@ -32,14 +33,19 @@ def looking_at(wiring: Wiring) -> Look:
             for snapshot in wiring.observations.all()
             if quality_of(snapshot.transaction_journal, now_ms=int(now.timestamp() * 1000)).quality in _UNSEEN
         ]
-        context = context_of(view, wiring.observations.blocked(), unseen=unseen)
+        overlaps = await open_overlaps(wiring.observations, now=now)
+        context = context_of(view, wiring.observations.blocked(), unseen=unseen, overlaps=overlaps)
         return Screen(template="overview/detail", title="Overview", context=context)
 
     return look
 
 
 def context_of(
-    view: overview.Overview, blocked: Sequence[BlockedReport] = (), *, unseen: Sequence[str] = ()
+    view: overview.Overview,
+    blocked: Sequence[BlockedReport] = (),
+    *,
+    unseen: Sequence[str] = (),
+    overlaps: Sequence[OpenOverlaps] = (),
 ) -> Mapping[str, object]:
     """The page's context. A hanging transaction that blocks readers is one line: that of the blocked readers."""
     causes = [one for report in blocked for one in report.causes]
@@ -54,6 +60,7 @@ def context_of(
         "blocked": blocked,
         "causes": causes,
         "hanging": hanging,
+        "overlaps": overlaps,
     }
 
 

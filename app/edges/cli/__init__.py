@@ -67,6 +67,7 @@ _ORDER = (
     "log",
     "transactions",
     "groups",
+    "double-processing",
     "fencing",
     "stuck",
     "verify",
