@@ -21,6 +21,8 @@ SHARED_READER = (
 )
 NO_TRANSACTIONS = "A consumer of the same group committed without transactions."
 
+_LONGEST_NAME = 100
+_ADVERBS = {OverlapGrade.LIKELY: "probably", OverlapGrade.POSSIBLE: "possibly"}
 _FENCE = (
     "Pass the consumer's group metadata to sendOffsetsToTransaction (KIP-447), so that brokers refuse the offsets of "
     "members that left."
@@ -40,7 +42,8 @@ class CommitSide(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         if self.producer_id is None:
             return "a client without a producer"
-        return self.transactional_id or f"producer {self.producer_id}:{self.producer_epoch}"
+        name = self.transactional_id or f"producer {self.producer_id}:{self.producer_epoch}"
+        return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
 
     @property
     def time(self) -> str:
@@ -132,10 +135,10 @@ def _side(commit: ProducerCommit, names: Mapping[int, str]) -> CommitSide:
     )
 
 
-def offsets_text(found: DoubleProcessing | Overlap) -> str:
+def offsets_text(found: DoubleProcessing) -> str:
     """Return the range in words: `offsets 100 to 109`, `offset 100`, or `offsets below 110`."""
     last = found.to_offset - 1
-    if found.from_offset is None or found.from_offset < 0:
+    if found.from_offset < 0:
         return f"offsets below {number(found.to_offset)}"
     if found.from_offset >= last:
         return f"offset {number(last)}"
@@ -144,11 +147,10 @@ def offsets_text(found: DoubleProcessing | Overlap) -> str:
 
 def _sentence(found: DoubleProcessing, first: CommitSide, second: CommitSide, newest: CommitSide) -> str:
     where, range_of_it = f"{found.topic}-{found.partition}", offsets_text(found)
-    start = range_of_it[0].upper() + range_of_it[1:]
     if found.grade is OverlapGrade.PROVED:
         return (
-            f"{start} of {where} were committed by {first.name} at {first.time} and again by {newest.name} at "
-            f"{newest.time}: their outputs are duplicates."
+            f"{range_of_it.capitalize()} of {where} were committed by {first.name} at {first.time} and again by "
+            f"{newest.name} at {newest.time}: their outputs are duplicates."
         )
     match found.pattern:
         case OverlapPattern.REWOUND:
@@ -160,8 +162,8 @@ def _sentence(found: DoubleProcessing, first: CommitSide, second: CommitSide, ne
         case OverlapPattern.SAME_END:
             return (
                 f"{first.name} committed offset {number(first.offset)} of {where} at {first.time}, and {second.name} "
-                f"the same at {second.time}. {_membership(found)} {start} were "
-                f"{'probably' if found.grade is OverlapGrade.LIKELY else 'possibly'} processed by both."
+                f"the same at {second.time}. {_membership(found)} Both {_ADVERBS[found.grade]} processed "
+                f"{range_of_it}."
             )
         case OverlapPattern.INTERLEAVED:
             return (
@@ -171,7 +173,7 @@ def _sentence(found: DoubleProcessing, first: CommitSide, second: CommitSide, ne
         case OverlapPattern.RESET:
             return (
                 f"The offset of {where} was set back from {number(first.offset)} to {number(second.offset)} at "
-                f"{second.time}, without a producer. {start} are processed again, as requested."
+                f"{second.time}, without a producer. Processing {range_of_it} again is intended."
             )
 
 

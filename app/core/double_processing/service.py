@@ -86,5 +86,6 @@ def _of(snapshot: Snapshot, groups: Iterable[LiveGroup]) -> list[Overlap]:
     names = {
         one.state.producer_id: name for name, one in snapshot.transactions.items() if one.state.producer_id in wanted
     }
-    found = [one for group in with_some for one in overlaps_of(group, names)]
+    by_name = sorted(with_some, key=lambda group: group.group)
+    found = [one for group in by_name for one in overlaps_of(group, names)]
     return sorted(found, key=lambda one: one.at or _UNKNOWN, reverse=True)

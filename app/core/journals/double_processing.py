@@ -101,7 +101,7 @@ class DoubleProcessing(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, first=first, second=second, again=again)
 
 
-class CommitRun(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class CommitRun(msgspec.Struct, gc=False, array_like=True):
     """Successive commits of one producer for a partition. It certainly processed from `begin` up to the newest one.
 
     before: the committed offset before the newest one that advanced; -1: not known.
@@ -131,14 +131,11 @@ class CommitHistory(msgspec.Struct, gc=False, array_like=True):
 
 
 class DecidedCommit(NamedTuple):
-    """An offset whose transaction committed."""
+    """An offset whose transaction committed, with its topic and partition."""
 
-    topic: str
-    partition: int
-    value: OffsetCommit
-    journal_offset: int
-    producer_id: int
-    producer_epoch: int
+    at: tuple[str, int]
+    commit: ProducerCommit
+    topic_id: str = NO_TOPIC_ID
 
 
 class CommitWatch(msgspec.Struct):
@@ -157,15 +154,10 @@ class CommitWatch(msgspec.Struct):
     def take(self, decided: Iterable[DecidedCommit], *, members: int) -> None:
         """Take the offsets of one committed transaction; `members`: of the group now."""
         rest: list[tuple[tuple[str, int], ProducerCommit, CommitHistory]] = []
-        for one in decided:
-            at, value = (one.topic, one.partition), one.value
-            commit = ProducerCommit(
-                value.offset, value.commit_ms, one.journal_offset, one.producer_id, one.producer_epoch
-            )
+        for at, commit, topic_id in decided:
             history = self.histories.get(at)
-            if history is None or _is_another_topic(history.topic_id, value.topic_id):
-                run = CommitRun(commit.offset, -1, commit)
-                self.histories[at] = CommitHistory(run, value.topic_id)
+            if history is None or _is_another_topic(history.topic_id, topic_id):
+                self.histories[at] = CommitHistory(CommitRun(commit.offset, -1, commit), topic_id)
             elif commit.journal_offset > history.last.newest.journal_offset and commit.offset > history.last.end:
                 self._advance(at, commit, history, members=members)
             else:
@@ -219,7 +211,7 @@ class CommitWatch(msgspec.Struct):
         if _is_same_producer(last.newest, commit):
             if top is not None:
                 self._prove(history, CommitRun(last.end, last.end, commit), top)
-            begin = last.begin
+            last.before, last.newest = last.end, commit
         else:
             if members and not self._has_moved_since(last.newest):
                 self.turns += 1
@@ -229,15 +221,14 @@ class CommitWatch(msgspec.Struct):
             # Its reader began at one of the offsets committed before, so at the highest one or below it.
             begin = last.end if top is None else top.end if top.end <= commit.offset else commit.offset
             history.previous = last.newest.producer_id
-        history.last = CommitRun(begin, last.end, commit)
+            history.last = CommitRun(begin, last.end, commit)
         if top is not None and top.end <= commit.offset:
             history.top, history.finding = None, -1
 
     def _repeat(self, at: tuple[str, int], commit: ProducerCommit, history: CommitHistory, *, members: int) -> None:
         last = history.last
         if _is_same_producer(last.newest, commit):
-            newest = msgspec.structs.replace(last.newest, journal_offset=commit.journal_offset)
-            history.last = CommitRun(last.begin, last.before, newest)
+            last.newest = msgspec.structs.replace(last.newest, journal_offset=commit.journal_offset)
             return
         if not self._has_moved_since(last.newest):
             self._add_pair(OverlapPattern.SAME_END, at, last, commit, self._grade_of_same_end(members), members)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from app.core.journals import group_records
-from app.core.journals.double_processing import DecidedCommit
+from app.core.journals.double_processing import DecidedCommit, ProducerCommit
 from app.core.journals.group_records import GroupRecordKey, GroupRecordValue, RecordType
 from app.core.journals.group_values import share
 from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
@@ -148,8 +148,8 @@ class LiveGroups(msgspec.Struct):
                 existing = group.offsets.get(at)
                 is_newer = existing is None or pending.journal_offset > existing.journal_offset
                 # A later commit without a producer has replaced it already.
-                if is_newer or (existing is not None and existing.producer_id >= 0):
-                    decided.setdefault(group.group, []).append(_decided(waiting, pending))
+                if (is_newer or (existing is not None and existing.producer_id >= 0)) and _is_position(pending.commit):
+                    decided.setdefault(group.group, []).append(_decided(at, pending))
                 # As in the coordinator: of two commits the later one wins, in any order of their markers.
                 if is_newer:
                     group.offsets[at] = pending
@@ -157,21 +157,21 @@ class LiveGroups(msgspec.Struct):
                 del self.groups[group.group]
         for name, commits in decided.items():
             group = self.groups[name]
-            # The offset of a query's marker is no position.
-            positions = (one for one in commits if marker_of(one.value.offset, one.value.metadata) is None)
-            group.watch.take(positions, members=group.member_count)
+            group.watch.take(commits, members=group.member_count)
         return changed
 
 
-def _decided(waiting: _Waiting, found: CommittedOffset) -> DecidedCommit:
-    return DecidedCommit(
-        topic=waiting.topic,
-        partition=waiting.partition,
-        value=found.commit,
-        journal_offset=found.journal_offset,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+def _is_position(value: OffsetCommit) -> bool:
+    """Return False for the marker of a query, whose offset is the number of a batch."""
+    return not value.metadata or marker_of(value.offset, value.metadata) is None
+
+
+def _decided(at: tuple[str, int], found: CommittedOffset) -> DecidedCommit:
+    value = found.commit
+    commit = ProducerCommit(
+        value.offset, value.commit_ms, found.journal_offset, found.producer_id, found.producer_epoch
     )
+    return DecidedCommit(at, commit, value.topic_id)
 
 
 def _fold_record(

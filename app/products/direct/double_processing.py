@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -60,9 +61,6 @@ def double_processing(
     check_named(bootstrap_server, config, cluster)
     found: list[ToldOverlap] = []
 
-    def render(answer: dict[str, Any]) -> RenderableType:
-        return _rendered(answer, is_detailed=group is not None)
-
     if cluster is not None:
         client, path = connect(), f"/clusters/{quote(cluster, safe='')}/double-processing"
 
@@ -78,7 +76,7 @@ def double_processing(
             found[:] = [as_record(one, ToldOverlap) for one in answer["items"]]
             return answer
 
-    present(read, render, as_json=as_json, watch_it=watch_it)
+    present(read, partial(rendered, is_detailed=group is not None), as_json=as_json, watch_it=watch_it)
     if any(one.grade.is_problem for one in found):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -117,7 +115,8 @@ def _newest_first(one: Overlap) -> float:
     return 0.0 if one.at is None else -one.at.timestamp()
 
 
-def _rendered(answer: dict[str, Any], *, is_detailed: bool) -> RenderableType:
+def rendered(answer: dict[str, Any], *, is_detailed: bool) -> RenderableType:
+    """Return the findings as a table, with explanations and next steps if `is_detailed`."""
     found = [as_record(one, ToldOverlap) for one in answer["items"]]
     parts: list[RenderableType] = [
         table(

@@ -74,7 +74,9 @@ class Journal:
             generation=number,
             protocol="range",
             leader="m0",
-            members=tuple(ClassicMember(member_id=f"m{one}", client_id="c", client_host="/h") for one in range(members)),
+            members=tuple(
+                ClassicMember(member_id=f"m{one}", client_id="c", client_host="/h") for one in range(members)
+            ),
         )
         key = group_records.encode_key(GroupRecordKey("g", type=RecordType.CLASSIC_GROUP))
         record = group_records.encode_value(RecordType.CLASSIC_GROUP, value, 3)

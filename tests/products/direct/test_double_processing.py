@@ -169,7 +169,7 @@ def test_zombie_with_offsets_for_the_group_alone_is_found(scene: Scene, fencelin
     assert (one["pattern"], one["grade"]) == ("same_end", "likely")
     assert (one["topic"], one["from_offset"], one["to_offset"]) == (scene.source, RECORDS, 2 * RECORDS)
     assert [one["first"]["transactional_id"], one["second"]["transactional_id"]] == [owner.id, zombie.id]
-    assert one["sentence"].endswith("Offsets 10 to 19 were probably processed by both.")
+    assert one["sentence"].endswith("Both probably processed offsets 10 to 19.")
     assert code == ExitCode.FAILED
 
 
