@@ -42,6 +42,7 @@ from tests.edges.main.pages.test_rendering import may_as
 from tests.support import page_samples as samples
 from tests.support import query_screens
 from tests.support.browser import NARROW, WIDE, assert_fits
+from tests.support.double_samples import overlaps
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import cluster, state_of
 from tests.support.page_samples import NOW, run
@@ -166,6 +167,8 @@ def group_page() -> str:
         "rebalances": [],
         "offsets_aborted": 0,
         "is_from_journal": True,
+        "overlaps": overlaps(group=LONG, topic=LONG, names=(LONG, LONG)),
+        "overlap_counts": {"proved": 1, "likely": 1},
         "fencings": [msgspec.structs.replace(line, record=record)],
         "timeline": timeline_of("epochs", [Track(LONG, generations, [mark_of(record)], "/groups")], now=NOW),
     }

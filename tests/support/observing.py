@@ -13,7 +13,7 @@ from app.core.journals.group_records import GroupRecordKey, RecordType
 from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
 from app.core.journals.group_values.offsets import OffsetCommit
 from app.core.journals.live_transactions import LiveTransaction
-from app.core.journals.record_batch import RecordBatch
+from app.core.journals.record_batch import MarkerType, RecordBatch
 from app.core.journals.transaction_state import (
     TOPIC,
     TopicPartitions,
@@ -25,7 +25,7 @@ from app.core.journals.transaction_state import (
 from app.core.observing.live_cluster import Folds, LiveCluster
 from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
-from tests.core.journals.batches import batch_of
+from tests.core.journals.batches import batch_of, marker
 
 ODD = "a/b ?#%й🚀"
 NOW_MS = 1_800_000_000_000
@@ -67,6 +67,17 @@ def offset_batch(group: str, offset: int, *, at: int, producer_id: int = -1, com
         producer_epoch=-1 if producer_id < 0 else 0,
         is_transactional=producer_id >= 0,
     )
+
+
+def double_commits(group: str, *, at: int, committed_ms: int) -> list[RecordBatch]:
+    """Producer 7 commits 100 and 110, then producer 8 commits 105 and 120: offsets 105 to 109 are proved twice."""
+    made = [generation_batch(group, 1, at=at)]
+    for producer_id, offset in ((7, 100), (7, 110), (8, 105), (8, 120)):
+        sent = offset_batch(
+            group, offset, at=at + len(made), producer_id=producer_id, committed_ms=committed_ms + len(made) * 1_000
+        )
+        made += [sent, marker(MarkerType.COMMIT, base_offset=at + len(made) + 1, producer_id=producer_id)]
+    return made
 
 
 def generation_batch(group: str, generation: int, *, at: int, at_ms: int = NOW_MS) -> RecordBatch:

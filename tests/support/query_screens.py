@@ -56,6 +56,8 @@ def group() -> dict[str, Any]:
         "leader": member.member_id,
         "members": members_of(live),
         "offsets": rows,
+        "overlaps": [],
+        "overlap_counts": {},
         "is_query": True,
         "rebalances": [],
         "offsets_aborted": 0,

@@ -26,6 +26,7 @@ class AlertKind(StrEnum):
     NOT_PROGRESSING = "not_progressing"
     OFFSETS_CONTRADICTED = "offsets_contradicted"
     OFFSETS_MOVED = "offsets_moved"
+    DOUBLE_PROCESSING = "double_processing"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
     AUDIT = "audit"
@@ -46,6 +47,7 @@ CONDITIONS = frozenset(
     {
         AlertKind.TRANSACTION_OPEN,
         AlertKind.TRANSACTION_HANGING,
+        AlertKind.DOUBLE_PROCESSING,
         AlertKind.OBSERVER_BEHIND,
         AlertKind.OBSERVER_BLIND,
         AlertKind.CRASH_LOOPING,
@@ -61,7 +63,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     subject: equal in all alerts about one thing, so that a receiver closes with RESOLVED the ticket of RAISED.
     at: the time or the begin, by the writer's clock; for RESOLVED the time when the end was observed.
     page: the path on this server that shows it.
-    cluster: the name in Fenceline. cause, confidence, alternatives: of a fencing event, with the id `fencing_event`.
+    cluster: the name in Fenceline. cause, confidence, alternatives: of a fencing event, with the id `fencing_event`;
+    of double processing the pattern, the grade and other explanations. group: whose offsets were committed twice.
     said_before: the cause in the alert before this one. topic: the journal that an observer reads.
     partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit with the finding;
     lost, duplicated, unexpected, different: how many outputs. migration: the id of the migration that it stopped, or
@@ -91,6 +94,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     task: int | None = None
     host: str | None = None
     topic: str | None = None
+    group: str | None = None
     partitions: tuple[str, ...] = ()
     audit: str | None = None
     lost: int | None = None

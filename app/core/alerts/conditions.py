@@ -15,9 +15,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.core.alerts.told import FRESH_FOR, double_processing_alerts
 from app.core.blocked.readers import BlockedReport
 from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clusters.cluster import Cluster
+from app.core.double_processing.service import open_on
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
@@ -49,11 +51,13 @@ class AlertBounds(msgspec.Struct, frozen=True, kw_only=True):
 class SeenConditions(msgspec.Struct, frozen=True, kw_only=True):
     """conditions: those that hold. transactions_of: the Kafka cluster ids of which all transactions are known now.
 
+    groups_of: the same of all groups.
     undecided: observers between the two bounds: too current for an alert, not current enough to resolve one.
     """
 
     conditions: tuple[Alert, ...]
     transactions_of: frozenset[str]
+    groups_of: frozenset[str]
     undecided: frozenset[str]
 
 
@@ -94,6 +98,7 @@ def seen(
     open_ones: dict[str, _Open] = {}
     conditions: list[Alert] = []
     known: set[str] = set()
+    known_groups: set[str] = set()
     undecided: set[str] = set()
     for cluster in clusters:
         snapshot = snapshots.get(cluster.name)
@@ -107,6 +112,9 @@ def seen(
         if _is_current(snapshot.transaction_journal, bounds, now):
             known.add(cluster.kafka_cluster_id)
             open_ones |= _open_transactions(cluster, snapshot)
+        if _is_current(snapshot.group_journal, bounds, now):
+            known_groups.add(cluster.kafka_cluster_id)
+            conditions += double_processing_alerts(cluster, open_on(snapshot, since=now - FRESH_FOR).items)
     told = {alert.subject for alert in raised if alert.kind is AlertKind.TRANSACTION_OPEN}
     blocking = {
         (one.cluster, one.producer_id, one.producer_epoch): one.sentence for report in blocked for one in report.causes
@@ -115,7 +123,10 @@ def seen(
         open_ones, bounds, first_seen or FirstSeen(), told, blocking, now_ms=int(now.timestamp() * 1000)
     )
     return SeenConditions(
-        conditions=tuple(conditions), transactions_of=frozenset(known), undecided=frozenset(undecided)
+        conditions=tuple(conditions),
+        transactions_of=frozenset(known),
+        groups_of=frozenset(known_groups),
+        undecided=frozenset(undecided),
     )
 
 
@@ -173,6 +184,8 @@ def _can_be_resolved(alert: Alert, now_seen: SeenConditions, registered: Collect
     match alert.kind:
         case AlertKind.TRANSACTION_OPEN:
             return alert.kafka_cluster_id in now_seen.transactions_of or alert.kafka_cluster_id not in registered
+        case AlertKind.DOUBLE_PROCESSING:
+            return alert.kafka_cluster_id in now_seen.groups_of or alert.kafka_cluster_id not in registered
         case AlertKind.OBSERVER_BEHIND | AlertKind.OBSERVER_BLIND:
             return alert.subject not in now_seen.undecided
         case AlertKind.CRASH_LOOPING | AlertKind.NOT_PROGRESSING:

@@ -25,6 +25,7 @@ from app.kit.db.unit_of_work import UnitOfWorkFactory
 WATCHED = frozenset(
     {
         AlertKind.TRANSACTION_OPEN,
+        AlertKind.DOUBLE_PROCESSING,
         AlertKind.OBSERVER_BEHIND,
         AlertKind.OBSERVER_BLIND,
         AlertKind.CRASH_LOOPING,

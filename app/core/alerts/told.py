@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
 from app.core.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.core.clusters.cluster import Cluster
+from app.core.double_processing.overlap import Overlap, by_group_and_grade, sentence_of
 from app.core.fencing.fencing_event import FencingCause, FencingVerdict
 from app.core.fencing.record import FencingRecord
 from app.core.hanging.hanging_transaction import HangingKey, HangingTransaction
@@ -150,6 +152,33 @@ def not_progressing_alert(run: Run, tasks: Iterable[TaskStatus], *, now: datetim
         instance=still[0].ordinal,
         task=still[0].task,
         host=still[0].last.host,
+    )
+
+
+def double_processing_alerts(cluster: Cluster, overlaps: Sequence[Overlap]) -> list[Alert]:
+    """Return an alert for each group and grade, about its newest finding. overlaps: newest first, with their times."""
+    return [_double_processing_alert(cluster, some) for some in by_group_and_grade(overlaps)]
+
+
+def _double_processing_alert(cluster: Cluster, some: Sequence[Overlap]) -> Alert:
+    newest, earliest = some[0], min(one.at for one in some if one.at is not None)
+    return Alert(
+        kind=AlertKind.DOUBLE_PROCESSING,
+        state=AlertState.RAISED,
+        subject=subject_of("double_processing", cluster.kafka_cluster_id, newest.grade, newest.group),
+        at=earliest,
+        sentence=sentence_of(some),
+        page=f"/groups/group?{urlencode({'cluster': cluster.name, 'name': newest.group})}",
+        cluster=cluster.name,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        group=newest.group,
+        transactional_id=newest.second.transactional_id,
+        producer_id=newest.second.producer_id,
+        producer_epoch=newest.second.producer_epoch,
+        cause=newest.pattern,
+        confidence=newest.grade,
+        alternatives=newest.alternatives,
+        partitions=tuple(dict.fromkeys(f"{one.topic}-{one.partition}" for one in some)),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from app.core.journals import group_records
+from app.core.journals.double_processing import DecidedCommit, ProducerCommit
 from app.core.journals.group_records import GroupRecordKey, GroupRecordValue, RecordType
 from app.core.journals.group_values import share
 from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
@@ -48,6 +49,7 @@ from app.core.journals.live_groups import (
     MemberChange,
     Rebalance,
 )
+from app.core.journals.query_marker import marker_of
 from app.core.journals.reading import JournalCounts
 from app.core.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, read_marker
 from app.core.journals.wire_message import Undecodable
@@ -132,6 +134,7 @@ class LiveGroups(msgspec.Struct):
             self.reading.count_unreadable(marker)
             return set()
         changed: set[str] = set()
+        decided: dict[str, list[DecidedCommit]] = {}
         for waiting in self.undecided.pop((partition, batch.producer_id), ()):
             group = self.groups.get(waiting.group)
             pending = group and group.pending.pop((waiting.topic, waiting.partition, batch.producer_id), None)
@@ -143,23 +146,48 @@ class LiveGroups(msgspec.Struct):
             else:
                 at = (waiting.topic, waiting.partition)
                 existing = group.offsets.get(at)
+                is_newer = existing is None or pending.journal_offset > existing.journal_offset
+                # A later commit without a producer has replaced it already.
+                if (is_newer or (existing is not None and existing.producer_id >= 0)) and _is_position(pending.commit):
+                    decided.setdefault(group.group, []).append(_decided(at, pending))
                 # As in the coordinator: of two commits the later one wins, in any order of their markers.
-                if existing is None or pending.journal_offset > existing.journal_offset:
+                if is_newer:
                     group.offsets[at] = pending
             if group.is_gone:
                 del self.groups[group.group]
+        for name, commits in decided.items():
+            group = self.groups[name]
+            group.watch.take(commits, members=group.member_count)
         return changed
+
+
+def _is_position(value: OffsetCommit) -> bool:
+    """Return False for the marker of a query, whose offset is the number of a batch."""
+    return not value.metadata or marker_of(value.offset, value.metadata) is None
+
+
+def _decided(at: tuple[str, int], found: CommittedOffset) -> DecidedCommit:
+    value = found.commit
+    commit = ProducerCommit(
+        value.offset, value.commit_ms, found.journal_offset, found.producer_id, found.producer_epoch
+    )
+    return DecidedCommit(at, commit, value.topic_id)
 
 
 def _fold_record(
     group: LiveGroup, key: GroupRecordKey, value: GroupRecordValue | None, offset: int, timestamp_ms: int
 ) -> None:
     """Records of groups are complete states: the newest one is sufficient."""
+    if key.type not in (RecordType.OFFSET_COMMIT, RecordType.LEGACY_OFFSET_COMMIT):
+        group.watch.membership_at = offset
     match value:
         case None:
             _forget(group, key, offset, timestamp_ms)
         case OffsetCommit():
             group.offsets[key.topic, key.partition] = CommittedOffset(value, offset)
+            group.watch.set_without_producer(
+                key.topic, key.partition, value, journal_offset=offset, members=group.member_count
+            )
         case ClassicGroup():
             if group.classic is None or value.generation != group.classic.generation:
                 at_ms = value.state_changed_ms if value.state_changed_ms >= 0 else timestamp_ms
@@ -207,6 +235,7 @@ def _forget(group: LiveGroup, key: GroupRecordKey, offset: int, timestamp_ms: in
     match key.type:
         case RecordType.OFFSET_COMMIT | RecordType.LEGACY_OFFSET_COMMIT:
             group.offsets.pop((key.topic, key.partition), None)
+            group.watch.forget(key.topic, key.partition)
         case RecordType.CLASSIC_GROUP:
             group.classic = None
         case RecordType.GROUP_EPOCH:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from app.core.journals.double_processing import CommitWatch
 from app.core.journals.group_values.classic import ClassicGroup
 from app.core.journals.group_values.consumer import (
     ConsumerMember,
@@ -122,6 +123,7 @@ class LiveGroup(msgspec.Struct):
     subtopologies: of a Streams group, the topics that each reads; None of all others.
     other_type: the coordinator's name for its type, if this release does not know it.
     changes: the newest members that joined or left, oldest first; only a journal has them.
+    watch: evidence that offsets were processed twice; a copy has the findings only.
     """
 
     group: str
@@ -141,6 +143,7 @@ class LiveGroup(msgspec.Struct):
     is_share: bool = False
     other_type: str = ""
     changes: tuple[MemberChange, ...] = ()
+    watch: CommitWatch = msgspec.field(default_factory=CommitWatch)
 
     def copy(self) -> LiveGroup:
         """Return a copy that later records do not change."""
@@ -151,15 +154,17 @@ class LiveGroup(msgspec.Struct):
             offsets=dict(self.offsets),
             pending=dict(self.pending),
             rebalances=list(self.rebalances),
+            watch=self.watch.shown(),
         )
 
     def shifted(self, shift_ms: int) -> LiveGroup:
-        """A copy with every time later by `shift_ms`: of commits, rebalances and changes of members."""
+        """A copy with every time later by `shift_ms`: of commits, rebalances, changes of members, and findings."""
         made = self.copy()
         made.offsets = {at: one.shifted(shift_ms) for at, one in made.offsets.items()}
         made.pending = {at: one.shifted(shift_ms) for at, one in made.pending.items()}
         made.rebalances = [msgspec.structs.replace(one, at_ms=one.at_ms + shift_ms) for one in made.rebalances]
         made.changes = tuple(msgspec.structs.replace(one, at_ms=one.at_ms + shift_ms) for one in made.changes)
+        made.watch = made.watch.shifted(shift_ms)
         return made
 
     @property

@@ -1,7 +1,8 @@
-"""The colours of states of transactions, groups and records of a log."""
+"""The colours of states of transactions, groups and records of a log, and of grades of double processing."""
 
 from __future__ import annotations
 
+from app.core.journals.double_processing import OverlapGrade
 from app.core.journals.live_groups import GroupState
 from app.core.journals.log_entries import EntryState
 from app.core.journals.transaction_state import TransactionStatus
@@ -29,4 +30,8 @@ TONES: tuple[tuple[str, str], ...] = (
     (GroupState.PREPARING_REBALANCE, "busy"),
     (GroupState.COMPLETING_REBALANCE, "busy"),
     (GroupState.UNKNOWN, "warn"),
+    (OverlapGrade.PROVED, "bad"),
+    (OverlapGrade.LIKELY, "warn"),
+    (OverlapGrade.POSSIBLE, "idle"),
+    (OverlapGrade.INTENDED, "idle"),
 )

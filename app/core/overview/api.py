@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter
 
 from app.core.access.signed_in import Viewer
+from app.core.double_processing.service import open_overlaps
 from app.core.overview import service as overview
 from app.core.overview.pages import unseen
 from app.core.overview.problems import OpenProblem, problems_of
@@ -39,8 +40,9 @@ async def list_problems(uow: Uow, wiring: WiringDep, _: Viewer) -> Shown[OpenPro
     now = wiring.clock.now()
     view = await overview.overview(uow, needs=wiring.needs, now=now)
     blocked = wiring.observations.blocked()
+    overlaps = await open_overlaps(wiring.observations, now=now)
     return OpenProblems(
-        items=problems_of(view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised),
+        items=problems_of(view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised, overlaps=overlaps),
         pipelines=len(view.lines),
         clusters=len(view.clusters),
         unverified=tuple(sorted({*unseen(wiring, now=now), *(one.cluster for one in blocked if one.problem)})),

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.blocked.readers import BlockedReport
+from app.core.double_processing.service import OpenOverlaps, open_overlaps
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
 from app.core.overview.problems import problems_of
@@ -30,7 +31,8 @@ def looking_at(wiring: Wiring) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         view = await overview.overview(uow, needs=wiring.needs, now=now)
-        context = context_of(view, wiring.observations.blocked(), unseen=unseen(wiring, now=now))
+        overlaps = await open_overlaps(wiring.observations, now=now)
+        context = context_of(view, wiring.observations.blocked(), unseen=unseen(wiring, now=now), overlaps=overlaps)
         return Screen(template="overview/detail", title="Overview", context=context)
 
     return look
@@ -46,7 +48,11 @@ def unseen(wiring: Wiring, *, now: datetime) -> list[str]:
 
 
 def context_of(
-    view: overview.Overview, blocked: Sequence[BlockedReport] = (), *, unseen: Sequence[str] = ()
+    view: overview.Overview,
+    blocked: Sequence[BlockedReport] = (),
+    *,
+    unseen: Sequence[str] = (),
+    overlaps: Sequence[OpenOverlaps] = (),
 ) -> Mapping[str, object]:
     """The page's context. A partition that brokers refuse may be blocked: its cluster is not verified."""
     return {
@@ -55,7 +61,9 @@ def context_of(
         "unseen": sorted({*unseen, *(report.cluster for report in blocked if report.problem)}),
         "blocked": blocked,
         "checked_at": min((report.at for report in blocked if report.at is not None), default=None),
-        "problems": problems_of(view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised),
+        "problems": problems_of(
+            view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised, overlaps=overlaps
+        ),
     }
 
 

@@ -15,7 +15,10 @@ import msgspec
 from app.core.alerts.alert import Alert, AlertKind
 from app.core.blocked.advice import AdviceVerdict
 from app.core.blocked.readers import BlockedReaders, BlockedReport
+from app.core.double_processing.overlap import Overlap, by_group_and_grade, sentence_of
+from app.core.double_processing.service import OpenOverlaps
 from app.core.hanging.service import HangingLine
+from app.core.journals.double_processing import OverlapGrade
 from app.core.runs.needs import Need, NeedSeverity
 
 OF_CLUSTERS = (AlertKind.TRANSACTION_OPEN, AlertKind.OBSERVER_BEHIND, AlertKind.OBSERVER_BLIND)
@@ -28,6 +31,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 class ProblemKind(StrEnum):
     BLOCKED_READERS = "blocked readers"
     HANGING_TRANSACTION = "hanging transaction"
+    DOUBLE_PROCESSING = "double processing"
     OPEN_TRANSACTION = "open transaction"
     OBSERVER = "observer"
     PIPELINE = "pipeline"
@@ -57,6 +61,7 @@ def problems_of(
     blocked: Iterable[BlockedReport],
     hanging: Iterable[HangingLine],
     raised: Sequence[Alert],
+    overlaps: Iterable[OpenOverlaps] = (),
 ) -> tuple[OpenProblem, ...]:
     """Return the problems, the gravest first, and of equal ones the longest first.
 
@@ -76,6 +81,7 @@ def problems_of(
         for alert in raised
         if alert.kind in OF_CLUSTERS and (alert.cluster, alert.producer_id, alert.producer_epoch) not in told
     ]
+    found += [_of_overlaps(one.cluster, some) for one in overlaps for some in by_group_and_grade(one.items)]
     since = {(alert.run, word): alert.at for alert in raised if (word := _OF_RUNS.get(alert.kind, "")) and alert.run}
     found += [_of_need(need, since=since.get((need.run_id, need.sentence.partition(":")[0]))) for need in needs]
     order = list(NeedSeverity)
@@ -117,6 +123,19 @@ def _of_alert(alert: Alert) -> OpenProblem:
         page=alert.page,
         cluster=alert.cluster,
         since=alert.at,
+    )
+
+
+def _of_overlaps(cluster: str, some: Sequence[Overlap]) -> OpenProblem:
+    newest = some[0]
+    return OpenProblem(
+        kind=ProblemKind.DOUBLE_PROCESSING,
+        severity=NeedSeverity.WRONG if newest.grade is OverlapGrade.PROVED else NeedSeverity.DEGRADED,
+        sentence=sentence_of(some),
+        page="/groups/group?" + urlencode({"cluster": cluster, "name": newest.group}),
+        cluster=cluster,
+        since=min((one.at for one in some if one.at is not None), default=None),
+        next_step=newest.advice[0].rstrip(".") if newest.advice else None,
     )
 
 

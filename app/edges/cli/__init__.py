@@ -69,6 +69,7 @@ _ORDER = (
     "log",
     "transactions",
     "groups",
+    "double-processing",
     "fencing",
     "stuck",
     "verify",

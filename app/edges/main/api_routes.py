@@ -10,6 +10,7 @@ from app.edges.main.products import PRODUCTS  # first: it declares what the rout
 from app.core.access import api as access
 from app.core.blocked import api as stuck
 from app.core.clusters import api as clusters
+from app.core.double_processing import api as double_processing
 from app.core.fencing import api as fencing
 from app.core.hanging import api as hanging
 from app.core.ids.api import imports as id_imports
@@ -27,6 +28,7 @@ _CORE = {
     "clusters": [clusters.router],
     "hanging": [hanging.router],
     "observing": [observing.router],
+    "double_processing": [double_processing.router],
     "fencing": [fencing.router],
     "blocked": [stuck.router],
     "problems": [problems.router],

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
 from app.core.blocked.readers import BlockedReport
+from app.core.double_processing.service import counts_of
 from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds
@@ -33,6 +34,7 @@ async def exposition(wiring: Wiring) -> bytes:
     now_ms = int(wiring.clock.now().timestamp() * 1000)
     snapshots = wiring.observations.all()
     _journals(registry, snapshots, now_ms=now_ms)
+    _double_processing(registry, snapshots)
     _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
     _blocked(registry, wiring.observations.blocked(), now_ms=now_ms)
     _dead_tasks(registry, wiring.dead_ends(), wiring.dead_members())
@@ -114,6 +116,20 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         # Without news a transaction's known age does not grow; the journal's own age does.
         seen_ms = told.as_of_ms if told.phase is ReadingPhase.LOST else now_ms
         oldest.labels(snapshot.cluster).set(max(0, seen_ms - min(started)) / 1000 if started else 0)
+
+
+def _double_processing(registry: CollectorRegistry, snapshots: Sequence[Snapshot]) -> None:
+    """Add findings of double processing; none of a cluster whose journal is not read."""
+    found = Counter(
+        "fenceline_double_processing",
+        "Offsets that two producers of a group processed, by grade, since the journal is read",
+        ["cluster", "grade"],
+        registry=registry,
+    )
+    for snapshot in snapshots:
+        if snapshot.group_journal.source is SnapshotSource.JOURNAL:
+            for grade, times in counts_of(snapshot.groups.values()).items():
+                found.labels(snapshot.cluster, grade.value).inc(times)
 
 
 def _blocked(registry: CollectorRegistry, reports: Sequence[BlockedReport], *, now_ms: int) -> None:

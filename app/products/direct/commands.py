@@ -5,6 +5,7 @@ from __future__ import annotations
 COMMANDS = {
     "transactions": "app.products.direct.listing:transactions",
     "groups": "app.products.direct.groups:groups",
+    "double-processing": "app.products.direct.double_processing:double_processing",
     "fencing": "app.products.direct.fencing:fencing",
     "stuck": "app.products.direct.stuck:stuck",
     "fence": "app.products.direct.ending:fence",

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
+from app.core.double_processing.overlap import overlaps_of
 from app.core.fencing.fencing_event import FencingKind
 from app.core.fencing.record import kept_id
 from app.core.fencing.service.feed import FencingLine, GroupFencings
@@ -159,6 +160,8 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
             ],
             "offsets_aborted": group.offsets_aborted,
             "is_from_journal": group.is_from_journal,
+            "overlaps": overlaps_of(group, found.transactional_ids),
+            "overlap_counts": group.watch.counts,
             "fencings": fenced,
             "timeline": _timeline(group, ids, fenced, snapshot, now=now),
         }

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from app.core.clusters.store import ClusterStore
+from app.core.double_processing.overlap import producers_of
 from app.core.fencing.cases import generations_of
 from app.core.fencing.evidence import GroupRecord
 from app.core.fencing.record import GroupLosses
@@ -28,7 +29,7 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """transactional_ids: by producer id, of pending and stored offsets of the group."""
+    """transactional_ids: by producer id, of pending and stored offsets of the group, and of its findings."""
 
     group: LiveGroup
     transactional_ids: dict[int, str]
@@ -71,7 +72,8 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
 async def losses_of(observations: Observations, *, cluster: str | None, group: str) -> GroupLosses:
     """Return the filter for a group's fencing events: its members', and those of its ids.
 
-    The ids are those with pending or stored offsets of the group on a named cluster, as far as this server has read it.
+    The ids are those with pending or stored offsets of the group on a named cluster, or in findings of double
+    processing, as far as this server has read it.
     """
     snapshot = None if cluster is None else observations.of(cluster)
     live = None if snapshot is None else snapshot.groups.get(group)
@@ -81,7 +83,8 @@ async def losses_of(observations: Observations, *, cluster: str | None, group: s
 
 async def _transactional_ids(snapshot: Snapshot, live: LiveGroup) -> dict[int, str]:
     """By producer id."""
-    producers = {one.producer_id for one in (*live.pending.values(), *live.offsets.values()) if one.producer_id >= 0}
+    offsets = (*live.pending.values(), *live.offsets.values())
+    producers = {one.producer_id for one in offsets if one.producer_id >= 0} | producers_of([live])
 
     def names() -> dict[int, str]:
         ids = snapshot.transactions.items()
