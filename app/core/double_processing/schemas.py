@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.core.double_processing.listing import OverlapList
 from app.core.double_processing.overlap import CommitSide, Overlap
-from app.core.double_processing.service import OverlapList
 from app.core.journals.double_processing import OverlapGrade, OverlapPattern
 from app.core.observing.schemas.reading import JournalReading
 from app.kit.web.api.bodies import Answer
