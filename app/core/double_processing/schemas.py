@@ -49,7 +49,7 @@ class OverlapFinding(Answer):
     journal_partition: int
     journal_offset: Annotated[int, Field(description="Of the later commit in `__consumer_offsets`.")]
     sentence: str
-    alternatives: Annotated[list[str], Field(description="What else it could be.")]
+    alternatives: Annotated[list[str], Field(description="Other explanations.")]
     advice: list[str]
 
     @classmethod
