@@ -25,7 +25,7 @@ _LONGEST_NAME = 100
 _ADVERBS = {OverlapGrade.LIKELY: "probably", OverlapGrade.POSSIBLE: "possibly"}
 _FENCE = (
     "Pass the consumer's group metadata to sendOffsetsToTransaction (KIP-447), so that brokers refuse the offsets of "
-    "members that left."
+    "stale members."
 )
 
 

@@ -117,7 +117,7 @@ class CommitRun(msgspec.Struct, gc=False, array_like=True):
 
 
 class CommitHistory(msgspec.Struct, gc=False, array_like=True):
-    """What one partition needs: the newest run, and the one that reached the highest offset if the newest is below it.
+    """The state of one partition: the newest run, and the run with the highest offset if the newest is below it.
 
     previous: the producer before that of the newest run. finding: the journal offset of the open REWOUND finding.
     """
@@ -154,8 +154,8 @@ class CommitWatch(msgspec.Struct):
     def take(self, decided: Iterable[DecidedCommit], *, members: int, whole_since: int = 0) -> None:
         """Take the offsets of one committed transaction.
 
-        members: of the group now. whole_since: every record of the journal was read from this offset on; compaction or
-        deletion may have removed a reset, a rebalance or a commit before it.
+        members: of the group now. whole_since: every record of the journal was read from this offset on. Before it,
+        compaction or deletion may have removed a reset, a rebalance or a commit.
         """
         rest: list[tuple[tuple[str, int], ProducerCommit, CommitHistory]] = []
         for at, commit, topic_id in decided:
