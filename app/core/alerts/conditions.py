@@ -19,7 +19,7 @@ from app.core.alerts.told import FRESH_FOR, double_processing_alerts
 from app.core.blocked.readers import BlockedReport
 from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clusters.cluster import Cluster
-from app.core.double_processing.service import open_on
+from app.core.double_processing.listing import open_on
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot

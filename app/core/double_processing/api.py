@@ -25,6 +25,6 @@ async def list_double_processing(
     _: Viewer,
     group: Annotated[str | None, Query(max_length=32_767, description="One group; none: all.")] = None,
 ) -> OverlapFindings:
-    """List offsets that were processed twice, of any client: both commits, the grade, and what else it could be."""
+    """List offsets that were processed twice, of any client: both commits, the grade, and alternatives."""
     found = await double_processing.list_overlaps(uow, wiring.observations, cluster=name, group=group)
     return OverlapFindings.of_list(found, now=wiring.clock.now())

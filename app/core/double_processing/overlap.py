@@ -1,4 +1,4 @@
-"""Explain the findings of double processing: a sentence, other explanations, and what to do next."""
+"""Explain the findings of double processing: a sentence, alternatives, and next steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_NAME = 100
 _ADVERBS = {OverlapGrade.LIKELY: "probably", OverlapGrade.POSSIBLE: "possibly"}
 _FENCE = (
     "Pass the consumer's group metadata to sendOffsetsToTransaction (KIP-447), so that brokers refuse the offsets of "
-    "members that left."
+    "stale members."
 )
 
 
@@ -55,7 +55,7 @@ class Overlap(msgspec.Struct, frozen=True, kw_only=True):
 
     from_offset, to_offset: the offsets from the first one up to the second, which is excluded; from_offset None: not
     known. journal_offset: of the later record in the group's partition of `__consumer_offsets`, which identifies it.
-    alternatives: what else it could be. advice: the next steps, the most useful first.
+    alternatives: other explanations. advice: the next steps, the most useful first.
     """
 
     group: str

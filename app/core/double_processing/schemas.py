@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from app.core.double_processing.listing import OverlapList
 from app.core.double_processing.overlap import CommitSide, Overlap
-from app.core.double_processing.service import OverlapList
 from app.core.journals.double_processing import OverlapGrade, OverlapPattern
 from app.core.observing.schemas.reading import JournalReading
 from app.kit.web.api.bodies import Answer
@@ -49,7 +49,7 @@ class OverlapFinding(Answer):
     journal_partition: int
     journal_offset: Annotated[int, Field(description="Of the later commit in `__consumer_offsets`.")]
     sentence: str
-    alternatives: Annotated[list[str], Field(description="What else it could be.")]
+    alternatives: Annotated[list[str], Field(description="Other explanations.")]
     advice: list[str]
 
     @classmethod

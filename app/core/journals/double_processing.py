@@ -10,7 +10,7 @@ certain range. These patterns are evidence:
     INTERLEAVED  a producer commits again after another one, though the membership did not change in between
     RESET        a commit without a producer below the committed offset
 
-Nothing is concluded from aborted offsets, tombstones, a topic with another id, and commits before the first read one.
+Nothing is concluded from aborted offsets, tombstones, a topic with another id, and commits before a gap of the reading.
 Offsets that differ by 1 count as equal, since only a transaction marker may be between them.
 """
 
@@ -117,7 +117,7 @@ class CommitRun(msgspec.Struct, gc=False, array_like=True):
 
 
 class CommitHistory(msgspec.Struct, gc=False, array_like=True):
-    """What one partition needs: the newest run, and the one that reached the highest offset if the newest is below it.
+    """The state of one partition: the newest run, and the run with the highest offset if the newest is below it.
 
     previous: the producer before that of the newest run. finding: the journal offset of the open REWOUND finding.
     """
@@ -151,12 +151,20 @@ class CommitWatch(msgspec.Struct):
     membership_at: int = -1
     turns: int = 0
 
-    def take(self, decided: Iterable[DecidedCommit], *, members: int) -> None:
-        """Take the offsets of one committed transaction; `members`: of the group now."""
+    def take(self, decided: Iterable[DecidedCommit], *, members: int, whole_since: int = 0) -> None:
+        """Take the offsets of one committed transaction.
+
+        members: of the group now. whole_since: every record of the journal was read from this offset on. Before it,
+        compaction or deletion may have removed a reset, a rebalance or a commit.
+        """
         rest: list[tuple[tuple[str, int], ProducerCommit, CommitHistory]] = []
         for at, commit, topic_id in decided:
             history = self.histories.get(at)
-            if history is None or _is_another_topic(history.topic_id, topic_id):
+            if (
+                history is None
+                or history.last.newest.journal_offset < whole_since
+                or _is_another_topic(history.topic_id, topic_id)
+            ):
                 self.histories[at] = CommitHistory(CommitRun(commit.offset, -1, commit), topic_id)
             elif commit.journal_offset > history.last.newest.journal_offset and commit.offset > history.last.end:
                 self._advance(at, commit, history, members=members)
@@ -172,11 +180,13 @@ class CommitWatch(msgspec.Struct):
                 self._go_back(at, commit, history, members=members)
 
     def set_without_producer(
-        self, topic: str, partition: int, value: OffsetCommit, *, journal_offset: int, members: int
+        self, topic: str, partition: int, value: OffsetCommit, *, journal_offset: int, members: int, whole_since: int
     ) -> None:
         """An offset was committed outside of a transaction: later commits are compared with those after it only."""
         history = self.histories.pop((topic, partition), None)
-        if history is None or _is_another_topic(history.topic_id, value.topic_id):
+        if history is None or history.last.newest.journal_offset < whole_since:
+            return
+        if _is_another_topic(history.topic_id, value.topic_id):
             return
         reached = max((history.last, history.top or history.last), key=lambda run: run.end)
         if reached.end - value.offset > 1:

@@ -110,7 +110,9 @@ class LiveGroups(msgspec.Struct):
                 # If it is sent several times in one transaction, the last one is pending.
                 group.pending[at] = CommittedOffset(value, record.offset, batch.producer_id, batch.producer_epoch)
             else:
-                _fold_record(group, key, value, record.offset, record.timestamp_ms)
+                _fold_record(
+                    group, key, value, record.offset, record.timestamp_ms, whole_since=self._whole_since(partition)
+                )
             if group.is_gone:
                 del self.groups[key.group]
             changed.add(key.group)
@@ -125,6 +127,9 @@ class LiveGroups(msgspec.Struct):
             del self.undecided[at]
         self.reading.forget(partition)
         return gone
+
+    def _whole_since(self, partition: int) -> int:
+        return self.reading.positions[partition].whole_offset
 
     def _decide(self, partition: int, batch: RecordBatch) -> set[str]:
         """A marker commits or aborts the pending offsets of its producer in this journal partition."""
@@ -157,7 +162,7 @@ class LiveGroups(msgspec.Struct):
                 del self.groups[group.group]
         for name, commits in decided.items():
             group = self.groups[name]
-            group.watch.take(commits, members=group.member_count)
+            group.watch.take(commits, members=group.member_count, whole_since=self._whole_since(partition))
         return changed
 
 
@@ -175,7 +180,13 @@ def _decided(at: tuple[str, int], found: CommittedOffset) -> DecidedCommit:
 
 
 def _fold_record(
-    group: LiveGroup, key: GroupRecordKey, value: GroupRecordValue | None, offset: int, timestamp_ms: int
+    group: LiveGroup,
+    key: GroupRecordKey,
+    value: GroupRecordValue | None,
+    offset: int,
+    timestamp_ms: int,
+    *,
+    whole_since: int,
 ) -> None:
     """Records of groups are complete states: the newest one is sufficient."""
     if key.type not in (RecordType.OFFSET_COMMIT, RecordType.LEGACY_OFFSET_COMMIT):
@@ -186,7 +197,12 @@ def _fold_record(
         case OffsetCommit():
             group.offsets[key.topic, key.partition] = CommittedOffset(value, offset)
             group.watch.set_without_producer(
-                key.topic, key.partition, value, journal_offset=offset, members=group.member_count
+                key.topic,
+                key.partition,
+                value,
+                journal_offset=offset,
+                members=group.member_count,
+                whole_since=whole_since,
             )
         case ClassicGroup():
             if group.classic is None or value.generation != group.classic.generation:

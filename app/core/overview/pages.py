@@ -10,7 +10,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.blocked.readers import BlockedReport
-from app.core.double_processing.service import OpenOverlaps, open_overlaps
+from app.core.double_processing.listing import OpenOverlaps
+from app.core.double_processing.service import open_overlaps
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
 from app.core.overview.problems import problems_of

@@ -15,8 +15,8 @@ import msgspec
 from app.core.alerts.alert import Alert, AlertKind
 from app.core.blocked.advice import AdviceVerdict
 from app.core.blocked.readers import BlockedReaders, BlockedReport
+from app.core.double_processing.listing import OpenOverlaps
 from app.core.double_processing.overlap import Overlap, by_group_and_grade, sentence_of
-from app.core.double_processing.service import OpenOverlaps
 from app.core.hanging.service import HangingLine
 from app.core.journals.double_processing import OverlapGrade
 from app.core.runs.needs import Need, NeedSeverity

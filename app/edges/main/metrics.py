@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
 from app.core.blocked.readers import BlockedReport
-from app.core.double_processing.service import counts_of
+from app.core.double_processing.listing import counts_of
 from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds

@@ -13,6 +13,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from app.core.double_processing.listing import counts_of
 from app.core.double_processing.overlap import Overlap, overlaps_of, producers_of
 from app.core.journals import group_records
 from app.core.journals.double_processing import OverlapGrade
@@ -98,16 +99,12 @@ class _OverlapLook:
             names = {one.state.producer_id: name for name, one in known.items() if one.state.producer_id in wanted}
             remark = "; ".join(dict.fromkeys(filter(None, [remark, self._ids.remark])))
         items = [one for each in groups for one in overlaps_of(each, names)]
-        counts = dict.fromkeys(OverlapGrade, 0)
-        for each in groups:
-            for grade, times in each.watch.counts.items():
-                counts[grade] += times
         return {
             "source": self._groups.source,
             "remark": remark,
             "read_at_ms": now_ms(),
             "items": as_document(sorted(items, key=_newest_first)),
-            "counts": {str(grade): times for grade, times in counts.items()},
+            "counts": {str(grade): times for grade, times in counts_of(groups).items()},
         }
 
 

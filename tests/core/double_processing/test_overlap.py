@@ -1,4 +1,4 @@
-"""The sentence of each finding, and what else it could be."""
+"""The sentence of each finding, and its alternatives."""
 
 from __future__ import annotations
 

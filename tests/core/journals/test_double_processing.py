@@ -61,6 +61,11 @@ class Journal:
             self.end(producer)
         return self
 
+    def gap(self) -> Journal:
+        """Compaction removed the next record before it was read."""
+        self._end += 1
+        return self
+
     def plain(self, offset: int | None) -> Journal:
         """Commit an offset without a producer, or delete it."""
         value = None if offset is None else group_records.encode_value(OURS, OffsetCommit(offset), 3)
@@ -199,6 +204,14 @@ def test_reset_while_a_transaction_is_open_wins(journal: Journal) -> None:
 
 def test_deleted_or_expired_offset_is_no_evidence(journal: Journal) -> None:
     assert journal.commit(A, 100, 110).plain(None).commit(B, 5, 10).found() == []
+
+
+def test_commits_before_a_gap_of_the_reading_are_no_evidence(journal: Journal) -> None:
+    """A server was away, and compaction removed a reset, or a generation."""
+    assert journal.commit(A, 100, 110).restarted().gap().commit(B, 105, 120).found() == []
+    assert journal.commit(C, 121).gap().commit(B, 121).gap().plain(5).found() == []
+    journal.commit(B, 100, 110).commit(C, 105)
+    assert [one.grade for one in journal.findings] == [OverlapGrade.LIKELY], "after the gap it is judged again"
 
 
 def test_offsets_of_another_topic_with_this_name_are_not_compared(journal: Journal) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import typer
 
+from app.core.double_processing.listing import OverlapList
 from app.core.double_processing.overlap import SET_BACK
 from app.core.double_processing.schemas import OverlapFindings
-from app.core.double_processing.service import OverlapList
 from app.core.journals.double_processing import OverlapGrade
 from app.core.observing.live_cluster import LiveCluster
 from app.kit.cli.errors import ExitCode

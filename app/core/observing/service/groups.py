@@ -72,8 +72,8 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
 async def losses_of(observations: Observations, *, cluster: str | None, group: str) -> GroupLosses:
     """Return the filter for a group's fencing events: its members', and those of its ids.
 
-    The ids are those with pending or stored offsets of the group on a named cluster, or in findings of double
-    processing, as far as this server has read it.
+    The ids are those with pending or stored offsets of the group, or in its findings of double processing. They are of
+    a named cluster, as far as this server has read it.
     """
     snapshot = None if cluster is None else observations.of(cluster)
     live = None if snapshot is None else snapshot.groups.get(group)
