@@ -26,6 +26,8 @@ class AlertKind(StrEnum):
     NOT_PROGRESSING = "not_progressing"
     OFFSETS_CONTRADICTED = "offsets_contradicted"
     OFFSETS_MOVED = "offsets_moved"
+    LAG = "lag"
+    LAG_GROWING = "lag_growing"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
     AUDIT = "audit"
@@ -50,6 +52,8 @@ CONDITIONS = frozenset(
         AlertKind.OBSERVER_BLIND,
         AlertKind.CRASH_LOOPING,
         AlertKind.NOT_PROGRESSING,
+        AlertKind.LAG,
+        AlertKind.LAG_GROWING,
     }
 )
 """Lasting conditions: raised once, and resolved once. The other kinds are events."""
@@ -66,6 +70,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit with the finding;
     lost, duplicated, unexpected, different: how many outputs. migration: the id of the migration that it stopped, or
     that has ended. process: the pid on `host` of the affected process.
+    group: whose lag is great or grows: lag_records, and lag_s for the oldest unread record.
     """
 
     kind: AlertKind
@@ -99,6 +104,9 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     different: int | None = None
     migration: str | None = None
     process: int | None = None
+    group: str | None = None
+    lag_records: int | None = None
+    lag_s: int | None = None
 
     @property
     def type(self) -> str:
