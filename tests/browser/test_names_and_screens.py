@@ -22,6 +22,7 @@ from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.mappings.mapping import PartitionMapping
 from app.core.observing.pages.groups import row_of
+from app.core.observing.pages.lag import lag_of
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import mark_of
 from app.core.observing.pages.transactions import TransactionSelection
@@ -38,6 +39,7 @@ from app.kit.web.pages.assets import STATIC_DIR
 from app.kit.web.pages.paging import links_of as links_to
 from app.kit.web.pages.timeline import Point, Track, timeline_of
 from tests.core.blocked.answers import ID, asked, held, known
+from tests.core.lag.details import lag_detail
 from tests.edges.main.pages.test_rendering import may_as
 from tests.support import page_samples as samples
 from tests.support import query_screens
@@ -157,6 +159,8 @@ def group_page() -> str:
         "name": LONG,
         "reading": reading_of(snapshot, snapshot.group_journal, now=NOW),
         "row": {**row_of(live), "group": LONG},
+        "lag": lag_of(lag_detail(topic=LONG), is_each=False),
+        "sampling": "",
         "not_decoded": live.not_decoded,
         "protocol": "range",
         "leader": "",

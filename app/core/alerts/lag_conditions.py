@@ -95,7 +95,9 @@ def _bound_ms(bounds: Iterable[str], group: str) -> int | None:
 
 def _alert(cluster: Cluster, one: _Great, subject: str, now_ms: int) -> Alert:
     lag, lag_records = one.lag, one.lag.lag_records or 0
-    behind = f"{count(lag_records, 'record')} and {'at least ' if lag.is_bound else ''}{duration(lag.lag_ms or 0)} behind"
+    behind = (
+        f"{count(lag_records, 'record')} and {'at least ' if lag.is_bound else ''}{duration(lag.lag_ms or 0)} behind"
+    )
     sentence = (
         f"{lag.group} on {cluster.name} is {behind} ({lag.state}); the threshold is {duration(one.bound_ms)}."
         if one.kind is AlertKind.LAG

@@ -26,10 +26,10 @@ from app.core.blocked.facts import (
     PartitionFacts,
     Refused,
 )
+from app.core.journals.live_groups import SHARE_STATE_NOT_DECODED
 from app.core.lag.movement import LagState
 from app.core.lag.report import PartitionLag
 from app.core.lag.wording import behind_of
-from app.core.journals.live_groups import SHARE_STATE_NOT_DECODED
 from app.kit.words import count
 
 _BATCHES = (
@@ -116,7 +116,9 @@ def _behind(
         ),
     )
     headline = f"{more}{count(readable, 'record')} of {name} are readable and not committed.{waits}"
-    moving = [one for one in _moving(facts, asked) if one.at == (position.partition.topic, position.partition.partition)]
+    moving = [
+        one for one in _moving(facts, asked) if one.at == (position.partition.topic, position.partition.partition)
+    ]
     if moving:
         return Diagnosis(
             subject=name,

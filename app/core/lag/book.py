@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
 import msgspec
@@ -89,7 +89,9 @@ class LagBook:
         groups: all that are sampled. paused: pipelines by group. period_ms: the time between two rounds of a partition.
         """
         renewed = {
-            at for at, one in answers.items() if not self.ends.setdefault(at, PartitionEnds(EndHistory())).note(one, at_ms)
+            at
+            for at, one in answers.items()
+            if not self.ends.setdefault(at, PartitionEnds(EndHistory())).note(one, at_ms)
         }
         now_ms = at_ms
         seen: set[str] = set()
@@ -122,7 +124,9 @@ class LagBook:
         """Return a group's partitions, by topic and number. live: newer answers than those of the last round."""
         newer = live or {}
         return [
-            self._lag(group, at, committed, newer.get(at), now_ms=now_ms, period_ms=period_ms, is_paused=paused is not None)
+            self._lag(
+                group, at, committed, newer.get(at), now_ms=now_ms, period_ms=period_ms, is_paused=paused is not None
+            )
             for at, committed in sorted(positions_of(group).items())
         ]
 
@@ -147,9 +151,10 @@ class LagBook:
                     continue
                 until = last.last_stable
                 is_short = 0 < until - moved.committed <= MOST_QUIET_OFFSETS
-                is_still = moved.advanced_ms < moved.sampled_ms and self.ends[at].history.ends[-2:].tolist() == [
-                    last.high_watermark
-                ] * 2
+                is_still = (
+                    moved.advanced_ms < moved.sampled_ms
+                    and self.ends[at].history.ends[-2:].tolist() == [last.high_watermark] * 2
+                )
                 if is_short and is_still and not moved.is_quiet(until) and not moved.is_read(until):
                     found[at] = (moved.committed, until)
                     if len(found) == most:
@@ -306,9 +311,8 @@ def is_sampled(group: LiveGroup, *, since_ms: int) -> bool:
 
 def _keep(row: array[int], found: GroupLag, now_ms: int) -> None:
     """Add the lag to its time of SERIES_MS, of which the greatest lag is kept; drop samples older than a day."""
-    number: Callable[[int | None], int] = lambda value: _UNKNOWN if value is None else value
     at_ms = now_ms - now_ms % SERIES_MS + SERIES_MS
-    lag, lag_ms = number(found.lag_records), number(found.lag_ms)
+    lag, lag_ms = (_UNKNOWN if value is None else value for value in (found.lag_records, found.lag_ms))
     if row and row[-3] == at_ms:
         row[-2], row[-1] = max(row[-2], lag), max(row[-1], lag_ms)
         return

@@ -57,7 +57,7 @@ class EndHistory:
         return is_continued
 
     def passed(self, offset: int) -> PassedAt | None:
-        """Return when the end passed `offset`, so that its record was there; None if it has not, or nothing is known."""
+        """Return when the end passed `offset`, so that its record was there; None if it has not."""
         index = bisect_right(self.ends, offset)
         if index == len(self.ends):
             return None

@@ -21,20 +21,21 @@ class LagState(StrEnum):
 
     | state | the group in this partition |
     |---|---|
+    | UNKNOWN | has lag, and no current answer of the partition's leader |
     | PAUSED | belongs to a pipeline that a user has paused, is draining, or has stopped |
-    | UNKNOWN | has no answer of the partition's leader yet, or one sample only and lag |
     | HEALTHY | has lag 0, or only markers and aborted records left |
     | BLOCKED | is at the last stable offset, which has stood still for 10 s with records behind it |
+    | UNKNOWN | was sampled once |
     | NO_MEMBERS | has no members, and has committed nothing for longer than its patience |
     | NOT_READING | has members, and has committed nothing for longer than its patience |
-    | SLOW | commits; the least lag of a window has grown twice in a row, and the oldest record waits for 30 s or longer |
+    | SLOW | commits; the least lag of a window has grown twice in a row, and the oldest unread record is 30 s old |
     | HEALTHY | commits, and its lag does not grow |
 
     Patience: three times the usual time between two commits that advance, from 1 to 60 min; 5 min while that is not
     known. Time without anything to read does not count. So a job that commits once a minute has three minutes.
 
-    Window: 1 min, or twice the usual time between commits if that is longer. The least lag of a window is that just
-    after a commit, so lag that rises and falls between commits is no growth.
+    Window: 1 min, or twice the usual time between commits if that is longer, with a commit in it. The least lag of a
+    window is that just after a commit, so lag that rises and falls between commits is no growth.
 
     A group without members that goes on to commit (a client that assigns its partitions itself) is judged by movement.
     A group with committed offset beyond the last stable offset reads uncommitted records, and is never BLOCKED.
@@ -93,12 +94,14 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
     read_end: int = _UNKNOWN
     has_advanced: bool = False
 
-    def note(self, committed: int, end: int, *, waiting_ms: int, now_ms: int, period_ms: int, has_members: bool) -> None:
+    def note(
+        self, committed: int, end: int, *, waiting_ms: int, now_ms: int, period_ms: int, has_members: bool
+    ) -> None:
         """Add a sample.
 
         Args:
-            end: the high watermark. waiting_ms: when the record at the former committed offset was there; `now_ms` if it
-                was not. period_ms: the time between samples of this partition.
+            end: the high watermark. waiting_ms: when the record at the former committed offset was there; `now_ms` if
+                it was not. period_ms: the time between samples of this partition.
         """
         is_continued = self.sampled_ms <= now_ms <= self.sampled_ms + 4 * period_ms
         if now_ms < self.sampled_ms or committed < self.committed:
@@ -109,7 +112,9 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
             self._begin(committed, now_ms if committed > self.committed else self.advanced_ms)
         elif committed > self.committed:
             gap_ms = now_ms - max(self.advanced_ms, min(waiting_ms, now_ms))
-            if self.has_advanced and has_members and gap_ms > 0:
+            # Of the first change only the time since the first sample is known, unless the record came later.
+            is_whole = self.has_advanced or waiting_ms > self.advanced_ms
+            if is_whole and has_members and gap_ms > 0:
                 self.gap_ms = min(MOST_PATIENCE_MS, max(gap_ms, int(self.gap_ms * 0.8)))
             self.has_advanced = True
             self.committed, self.advanced_ms = committed, now_ms
@@ -150,9 +155,19 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
             return
         self.low = min(self.low, lag)
         passed_ms = now_ms - self.window_ms
+        window_ms = max(LEAST_WINDOW_MS, 2 * self.gap_ms, 4 * period_ms)
         if lag == 0:
             self.growths, self.growing_ms = 0, _UNKNOWN
-        if passed_ms < max(LEAST_WINDOW_MS, 2 * self.gap_ms, 4 * period_ms):
+        if self.committed == self.window_committed:
+            # The least lag is that just after a commit, so a window without one has none of its own.
+            if passed_ms > self.patience_ms(period_ms) and lag > self.low and self.growing_ms < 0:
+                self.growing_ms = self.window_ms
+            if passed_ms >= window_ms:
+                self.rate = 0.0
+                if lag == 0:
+                    self.window_ms = now_ms
+            return
+        if passed_ms < window_ms:
             return
         if 0 <= self.last_low < self.low:
             self.growths += 1
@@ -186,7 +201,9 @@ def judge(moved: Movement, at: Situation, *, now_ms: int, period_ms: int) -> Lag
         return LagState.HEALTHY
     is_at_stable = moved.committed == at.last_stable or moved.is_quiet(at.last_stable)
     if at.last_stable < at.end and is_at_stable and at.blocked_ms >= STOOD_STILL_MS:
-        return LagState.BLOCKED if at.has_members or _is_committing(moved, at, now_ms, period_ms) else LagState.NO_MEMBERS
+        return (
+            LagState.BLOCKED if at.has_members or _is_committing(moved, at, now_ms, period_ms) else LagState.NO_MEMBERS
+        )
     if moved.samples < 2:
         return LagState.UNKNOWN
     if not _is_committing(moved, at, now_ms, period_ms):

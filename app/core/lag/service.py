@@ -12,6 +12,7 @@ import msgspec
 from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.journals.live_groups import LiveGroup
 from app.core.lag.book import Answer, LagBook, gaps_filled, positions_of
 from app.core.lag.report import GroupLag, LagReport, LagSample, PartitionLag
@@ -74,7 +75,7 @@ class Lags:
         return await asyncio.to_thread(alone)
 
     async def of_group(
-        self, cluster: Cluster, group: LiveGroup, *, live: Mapping[tuple[str, int], Answer], now_ms: int
+        self, cluster: Cluster, group: LiveGroup, *, live: Mapping[Partition, Answer], now_ms: int
     ) -> GroupLagDetail:
         """Return a group's lag. live: newer answers than those of the last round."""
         report = self.report_of(cluster.name)
@@ -94,7 +95,7 @@ class Lags:
         return await self.with_book(cluster.kafka_cluster_id, read)
 
 
-async def ask_live(brokers: Brokers, cluster: Cluster, group: LiveGroup) -> Mapping[tuple[str, int], Answer]:
+async def ask_live(brokers: Brokers, cluster: Cluster, group: LiveGroup) -> Mapping[Partition, Answer]:
     """Ask the leaders of a group's partitions once, of MOST_LIVE at most. An unreachable cluster has no answers."""
     wanted = sorted(positions_of(group))[:MOST_LIVE]
     if not wanted:

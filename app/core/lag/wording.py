@@ -12,7 +12,7 @@ _SENTENCES = {
     LagState.SLOW: "The group commits, but its lag grows: it reads more slowly than producers write.",
     LagState.BLOCKED: "An open transaction blocks read_committed consumers at the last stable offset.",
     LagState.NO_MEMBERS: "The group has no members and commits nothing: start a consumer of the group.",
-    LagState.NOT_READING: "The group has members, but commits nothing here. Check the consumers: slow, failing, paused, "
+    LagState.NOT_READING: "The group has members, but commits nothing here. Check the consumers: failing, paused, "
     "or the partition is not assigned.",
 }
 
@@ -39,7 +39,9 @@ def seconds_of(one: PartitionLag | GroupLag) -> str:
 
 def sentence_of(total: GroupLag) -> str:
     """Return one sentence about a group's state and its next step."""
-    where = f" ({total.troubled} of {count(total.partitions, 'partition')})" if total.troubled < total.partitions else ""
+    where = (
+        f" ({total.troubled} of {count(total.partitions, 'partition')})" if total.troubled < total.partitions else ""
+    )
     match total.state:
         case LagState.PAUSED:
             return f"The pipeline {total.pipeline} was paused or stopped by a user; it is {behind_of([total])}."

@@ -185,7 +185,9 @@ def _hanging(
 def _lag(registry: CollectorRegistry, reports: Sequence[LagReport], *, now_ms: int) -> None:
     """Add the lag of each cluster's groups, of those with the greatest lag if there are more than MOST_GROUPS."""
     each = ["cluster", "group"]
-    records = Gauge("fenceline_group_lag_records", "Records between committed offsets and ends", each, registry=registry)
+    records = Gauge(
+        "fenceline_group_lag_records", "Records between committed offsets and ends", each, registry=registry
+    )
     seconds = Gauge("fenceline_group_lag_seconds", "Age of the oldest unread record", each, registry=registry)
     state = Gauge("fenceline_group_lag_state", "1 for the group's state", [*each, "state"], registry=registry)
     left_out, silent, age = (
@@ -199,7 +201,9 @@ def _lag(registry: CollectorRegistry, reports: Sequence[LagReport], *, now_ms: i
     for report in reports:
         if report.at_ms < 0:
             continue
-        shown = heapq.nlargest(MOST_GROUPS, report.groups.values(), key=lambda one: (one.lag_ms or 0, one.lag_records or 0))
+        shown = heapq.nlargest(
+            MOST_GROUPS, report.groups.values(), key=lambda one: (one.lag_ms or 0, one.lag_records or 0)
+        )
         for one in shown:
             if one.lag_records is not None:
                 records.labels(report.cluster, one.group).set(one.lag_records)

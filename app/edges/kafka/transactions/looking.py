@@ -214,7 +214,9 @@ def _rows(found: tuple[OpenTransaction, ...] | Refused) -> tuple[OpenTransaction
     return () if isinstance(found, Refused) else found
 
 
-def read_stretches(client: TransactionClient, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, LogStretch]:
+def read_stretches(
+    client: TransactionClient, spans: Mapping[Partition, tuple[int, int]]
+) -> dict[Partition, LogStretch]:
     """Return the records of each span, without those that may not be read."""
     try:
         read = _read(client, spans)
