@@ -9,11 +9,11 @@ from app.core.lag.report import GroupLag, LagReport, PartitionLag
 from app.kit.words import count, duration
 
 _SENTENCES = {
-    LagState.SLOW: "The group commits, but its lag grows: it reads more slowly than producers write.",
-    LagState.BLOCKED: "An open transaction blocks read_committed consumers at the last stable offset.",
-    LagState.NO_MEMBERS: "The group has no members and commits nothing: start a consumer of the group.",
-    LagState.NOT_READING: "The group has members, but commits nothing here. Check the consumers: failing, paused, "
-    "or the partition is not assigned.",
+    LagState.SLOW: "The group commits{where}, but its lag grows: it reads more slowly than producers write.",
+    LagState.BLOCKED: "An open transaction blocks read_committed consumers at the last stable offset{where}.",
+    LagState.NO_MEMBERS: "The group has no members and commits nothing{where}: start a consumer of the group.",
+    LagState.NOT_READING: "The group has members, but commits nothing{where}. Check the consumers: failing, paused, or "
+    "the partition is not assigned.",
 }
 
 
@@ -39,9 +39,8 @@ def seconds_of(one: PartitionLag | GroupLag) -> str:
 
 def sentence_of(total: GroupLag) -> str:
     """Return one sentence about a group's state and its next step."""
-    where = (
-        f" ({total.troubled} of {count(total.partitions, 'partition')})" if total.troubled < total.partitions else ""
-    )
+    is_some = 0 < total.troubled < total.partitions
+    where = f" in {total.troubled:,} of {count(total.partitions, 'partition')}" if is_some else ""
     match total.state:
         case LagState.PAUSED:
             return f"The pipeline {total.pipeline} was paused or stopped by a user; it is {behind_of([total])}."
@@ -49,10 +48,10 @@ def sentence_of(total: GroupLag) -> str:
             return "The lag is not known yet: the state needs two samples, 15 s apart."
         case LagState.HEALTHY:
             missing = total.partitions - total.known
-            rest = f" {count(missing, 'partition')} are not known." if missing else ""
+            rest = f" {count(missing, 'partition')} {'is' if missing == 1 else 'are'} not known." if missing else ""
             return f"The group is {behind_of([total])}.{rest}"
         case state:
-            return f"{_SENTENCES[state]}{where}"
+            return _SENTENCES[state].format(where=where)
 
 
 def sampling_of(report: LagReport, *, now_ms: int) -> str:

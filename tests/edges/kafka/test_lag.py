@@ -6,10 +6,12 @@ import time
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import orjson
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.core.clusters.brokers import Connection
 from app.core.clusters.partition import Partition
@@ -27,9 +29,12 @@ from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.transactions.brokers import KafkaTransactions
 from tests.conftest import MakeTopic
+from tests.support.fixtures import Fenceline
 from tests.support.kafka_clients import Writer, write
 from tests.support.quiet import QUIET
+from tests.support.serving import Serving
 from tests.support.topics import create_topic, unique_name
+from tests.support.waiting import wait_for
 from tests.support.watched import Watched, cluster_at, watching
 
 pytestmark = pytest.mark.slow
@@ -79,8 +84,19 @@ class Sampled:
     def commit(self, connection: Connection, at: Partition, offset: int) -> None:
         """Commit as a client that assigns the partition itself, and wait until the observer has read it."""
         consumer = Consumer({**connection, **QUIET, "group.id": self.group})
+
+        def is_done() -> bool:
+            try:
+                consumer.commit(offsets=[TopicPartition(*at, offset)], asynchronous=False)
+            except KafkaException as error:
+                # The coordinator of a fresh cluster is not there yet.
+                if not error.args[0].retriable():
+                    raise
+                return False
+            return True
+
         try:
-            consumer.commit(offsets=[TopicPartition(*at, offset)], asynchronous=False)
+            wait_for(is_done, 30, f"the commit of {at}")
         finally:
             consumer.close()
         self.watched.until(
@@ -214,3 +230,46 @@ async def test_dead_leader_hides_only_its_own_partitions(
         assert sampled.lags.report_of(sampled.cluster.name).silent == 1
         assert took_s < 10
         await sampled.close()
+
+
+@pytest.mark.core
+def test_a_group_of_a_server_has_its_lag_everywhere(
+    kafka: KafkaCluster, cluster: str, served: Serving, fenceline: Fenceline, make_topic: MakeTopic
+) -> None:
+    """REST, page, metrics and command of one server, and the command without a server."""
+    del cluster
+    topic, group = make_topic(partitions=2), unique_name("readers")
+    connection = {"bootstrap.servers": kafka.bootstrap_servers}
+    write(connection, topic, records=40)
+    consumer = Consumer({**connection, **QUIET, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    wait_for(lambda: (consumer.poll(0.1), consumer.assignment())[1], 30, "partitions")
+    consumer.commit(offsets=[TopicPartition(topic, 0, 30), TopicPartition(topic, 1, 0)], asynchronous=False)
+    try:
+        with served.client() as client:
+            path = f"/api/v1/clusters/local/groups/{group}"
+            wait_for(lambda: client.get(path).json().get("lag_partitions"), 30, "its offsets")
+            first, second = client.get(path).json()["lag_partitions"]
+            assert (first["lag_records"], first["end"], second["lag_records"]) == (10, 40, 0)
+            listed = "/api/v1/clusters/local/groups"
+
+            def sampled() -> Any:
+                (one,) = client.get(listed, params={"search": group, "sort": "lag"}).json()["items"]
+                return one["lag"]
+
+            lag = wait_for(sampled, 60, "a sample")
+            assert (lag["lag_records"], lag["lag_is_at_least"], lag["partitions"]) == (10, True, 2)
+            assert f'fenceline_group_lag_records{{cluster="local",group="{group}"}} 10.0' in client.get("/metrics").text
+            html = client.get("/groups/group", params={"cluster": "local", "name": group}).text
+            assert f"{topic}-0" in html
+        shown = fenceline("groups", group, "--cluster", "local")
+        assert shown.returncode == 0, shown.stderr
+        assert "lag 10" in shown.stdout
+        assert group in fenceline("groups", "--cluster", "local", "--sort", "lag", "--match", group).stdout
+        direct = fenceline("groups", group, "--bootstrap-server", kafka.bootstrap_servers, "--json")
+        found = orjson.loads(direct.stdout)
+        assert found["lag"]["lag_records"] == 10
+        assert [(one["end"], one["lag"]["lag_records"]) for one in found["positions"]] == [(40, 10), (0, 0)]
+        assert found["lag"]["lag_s"] is None, "one sample has no time"
+    finally:
+        consumer.close()
