@@ -11,6 +11,7 @@ import msgspec
 from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import PartitionOffsets
 from app.core.clusters.partition import Partition
+from app.core.hanging.search import StableEnd
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.query_marker import marker_of
 from app.core.lag.end_history import KEPT_MS, EndHistory
@@ -21,7 +22,7 @@ SERIES_MS = 300_000
 MOST_QUIET_OFFSETS = 1_000
 _UNKNOWN = -1
 
-Answer = PartitionOffsets | Refused
+Answer = StableEnd | Refused
 Stretch = tuple[int, int]
 """A range of offsets: the first, and the one after the last."""
 
@@ -34,7 +35,7 @@ class PartitionEnds(msgspec.Struct):
     """
 
     history: EndHistory
-    last: PartitionOffsets | None = None
+    last: StableEnd | None = None
     as_of_ms: int = _UNKNOWN
     asked_ms: int = _UNKNOWN
     blocked_ms: int = _UNKNOWN
@@ -44,7 +45,7 @@ class PartitionEnds(msgspec.Struct):
         """Return False if the partition began anew, and movements in it mean nothing any more."""
         self.asked_ms = at_ms
         if isinstance(answer, Refused):
-            self.problem = answer.sentence
+            self.problem = problem_of(answer)
             return True
         before, self.last = self.last, answer
         self.as_of_ms, self.problem = at_ms, ""
@@ -220,9 +221,9 @@ class LagBook:
         is_paused: bool,
     ) -> PartitionLag:
         ends, moved = self.ends.get(at), self.moved.get(group.group, {}).get(at)
-        is_live = isinstance(live, PartitionOffsets)
-        answer = live if isinstance(live, PartitionOffsets) else None if ends is None else ends.last
-        problem = live.sentence if isinstance(live, Refused) else "" if is_live or ends is None else ends.problem
+        is_live = isinstance(live, StableEnd)
+        answer = live if isinstance(live, StableEnd) else None if ends is None else ends.last
+        problem = problem_of(live) if isinstance(live, Refused) else "" if is_live or ends is None else ends.problem
         if answer is None:
             return PartitionLag(at=at, state=LagState.UNKNOWN, committed=committed, problem=problem)
         unread = max(0, answer.high_watermark - committed)
@@ -292,6 +293,16 @@ class LagBook:
             paused=paused,
             now_ms=now_ms,
         )
+
+
+def problem_of(refused: Refused) -> str:
+    """Return a sentence; a refusal without a question is one already."""
+    return refused.sentence if refused.question else refused.error
+
+
+def as_answer(one: PartitionOffsets | Refused) -> Answer:
+    """Return the answer without the earliest offset, which lag does not need."""
+    return StableEnd(one.last_stable, one.high_watermark) if isinstance(one, PartitionOffsets) else one
 
 
 def positions_of(group: LiveGroup) -> dict[Partition, int]:

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from app.core.clusters.brokers import PartitionOffsets
 from app.core.clusters.partition import Partition
+from app.core.hanging.search import StableEnd
 from app.core.lag.book import LagBook, PartitionEnds
 from app.core.lag.end_history import EndHistory
 from app.core.lag.movement import Movement
@@ -41,7 +41,7 @@ class _PartitionRow(msgspec.Struct, array_like=True):
     partition: int
     times: bytes
     ends: bytes
-    last: PartitionOffsets | None
+    last: StableEnd | None
     as_of_ms: int
     blocked_ms: int
 

@@ -10,15 +10,16 @@ from typing import TypeVar
 import msgspec
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import Brokers
+from app.core.clusters.brokers import Brokers, PartitionOffsets
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
 from app.core.journals.live_groups import LiveGroup
-from app.core.lag.book import Answer, LagBook, gaps_filled, positions_of
+from app.core.lag.book import Answer, LagBook, as_answer, gaps_filled, positions_of
 from app.core.lag.report import GroupLag, LagReport, LagSample, PartitionLag
 from app.kit.errors import FencelineError
 
 T = TypeVar("T")
+LiveEnds = PartitionOffsets | Refused
 
 MOST_LIVE = 2_000
 """Partitions of one group that a request asks for; the others have the answers of the last round."""
@@ -75,13 +76,13 @@ class Lags:
         return await asyncio.to_thread(alone)
 
     async def of_group(
-        self, cluster: Cluster, group: LiveGroup, *, live: Mapping[Partition, Answer], now_ms: int
+        self, cluster: Cluster, group: LiveGroup, *, live: Mapping[Partition, LiveEnds], now_ms: int
     ) -> GroupLagDetail:
         """Return a group's lag. live: newer answers than those of the last round."""
         report = self.report_of(cluster.name)
         before = report.groups.get(group.group)
         paused = None if before is None else before.pipeline
-        newer = {at: live[at] for at in positions_of(group) if at in live}
+        newer: dict[Partition, Answer] = {at: as_answer(live[at]) for at in positions_of(group) if at in live}
 
         def read(book: LagBook) -> GroupLagDetail:
             period_ms = report.period_ms
@@ -95,12 +96,12 @@ class Lags:
         return await self.with_book(cluster.kafka_cluster_id, read)
 
 
-async def ask_live(brokers: Brokers, cluster: Cluster, group: LiveGroup) -> Mapping[Partition, Answer]:
-    """Ask the leaders of a group's partitions once, of MOST_LIVE at most. An unreachable cluster has no answers."""
+async def ask_live(brokers: Brokers, cluster: Cluster, group: LiveGroup) -> Mapping[Partition, LiveEnds]:
+    """Ask the leaders of a group's partitions once, of MOST_LIVE at most. Without an answer, the last samples count."""
     wanted = sorted(positions_of(group))[:MOST_LIVE]
     if not wanted:
         return {}
     try:
         return dict(await brokers.offsets_of_each(cluster.connection(), wanted, timeout_s=_ASK_WITHIN_S))
-    except FencelineError as error:
-        return {at: Refused("ListOffsets", error.message) for at in wanted}
+    except FencelineError:
+        return {}

@@ -22,7 +22,7 @@ from app.core.fencing.loop import FencingRecorder
 from app.core.hanging.loops.searches import HangingSearch
 from app.core.ids.loop import IdCensus
 from app.core.lag.fold_files import LagFiles
-from app.core.lag.loop import LagSampler
+from app.core.lag.loops.sampler import LagSampler
 from app.core.lag.service import Lags
 from app.core.observing.fold_files import FoldFiles
 from app.core.observing.live_cluster import JOURNALS
@@ -219,7 +219,7 @@ class Server:
         )
         lag = LagSampler(
             unit_of_work=self._database.unit_of_work,
-            brokers=self._brokers,
+            brokers=self._search_brokers(),
             transactions=self._transactions,
             observations=self._observations,
             lags=self._lags,
@@ -248,15 +248,19 @@ class Server:
             save_every_s=settings.observer_save_s,
         )
 
+    def _search_brokers(self) -> KafkaSearch:
+        settings = self._settings
+        return KafkaSearch(
+            environment=os.environ,
+            secrets_dir=settings.secrets_dir,
+            allowed_addresses=settings.allowed_broker_addresses,
+        )
+
     def _make_search(self) -> HangingSearch:
         settings = self._settings
         return HangingSearch(
             unit_of_work=self._database.unit_of_work,
-            brokers=KafkaSearch(
-                environment=os.environ,
-                secrets_dir=settings.secrets_dir,
-                allowed_addresses=settings.allowed_broker_addresses,
-            ),
+            brokers=self._search_brokers(),
             observations=self._observations,
             clock=self._clock,
             where=self._where,

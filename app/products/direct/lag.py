@@ -9,7 +9,7 @@ from rich.text import Text
 
 from app.core.clusters.partition import Partition
 from app.core.journals.live_groups import LiveGroup
-from app.core.lag.book import LagBook, positions_of
+from app.core.lag.book import LagBook, as_answer, positions_of
 from app.core.lag.movement import LagState
 from app.core.lag.report import GroupLag, PartitionLag
 from app.core.lag.wording import seconds_of
@@ -51,7 +51,9 @@ class DirectLag:
             self.remark = f"lag is not known: {error.message}"
             return
         self._samples += 1
-        self._book.note(groups, answers, at_ms=at_ms, period_ms=PERIOD_MS, paused={})
+        self._book.note(
+            groups, {at: as_answer(one) for at, one in answers.items()}, at_ms=at_ms, period_ms=PERIOD_MS, paused={}
+        )
 
     def of(self, group: LiveGroup) -> GroupLag | None:
         found = self._book.groups.get(group.group)

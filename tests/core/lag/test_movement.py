@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import PartitionOffsets
 from app.core.clusters.partition import Partition
+from app.core.hanging.search import StableEnd
 from app.core.journals.group_values.classic import ClassicGroup, ClassicMember
 from app.core.journals.group_values.offsets import OffsetCommit
 from app.core.journals.live_groups import CommittedOffset, LiveGroup
@@ -57,7 +57,7 @@ class Watched:
         after_ms: int = PERIOD_MS,
     ) -> GroupLag:
         self.now_ms += after_ms
-        answer = PartitionOffsets(earliest=0, last_stable=end if lso is None else lso, high_watermark=end)
+        answer = StableEnd(end if lso is None else lso, end)
         self.book.note(
             [group_of(committed, members=members)],
             {AT: Refused("ListOffsets of orders-0", refused) if refused else answer},

@@ -18,7 +18,7 @@ from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.journals.live_groups import LiveGroup
 from app.core.lag.fold_files import LagFiles
-from app.core.lag.loop import LagSampler
+from app.core.lag.loops.sampler import LagSampler
 from app.core.lag.movement import LagState
 from app.core.lag.report import GroupLag, PartitionLag
 from app.core.lag.service import Lags
@@ -26,8 +26,8 @@ from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import Snapshot
 from app.edges.db.database import Database
 from app.edges.embedded.kafka import KafkaCluster
-from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.transactions.brokers import KafkaTransactions
+from app.edges.kafka.transactions.searching import KafkaSearch
 from tests.conftest import MakeTopic
 from tests.support.fixtures import Fenceline
 from tests.support.kafka_clients import Writer, write
@@ -52,7 +52,7 @@ class Sampled:
         self._database = database
         self._at = datetime.now(UTC)
         self._observations = Observations(is_on=True)
-        self._brokers = KafkaBrokers(environment={}, secrets_dir=None)
+        self._brokers = KafkaSearch(environment={}, secrets_dir=None)
         self._transactions = KafkaTransactions(environment={}, secrets_dir=None)
         self.sampler = self.restarted(folder)
 
@@ -79,7 +79,7 @@ class Sampled:
             await uow.commit()
 
     async def close(self) -> None:
-        await self._brokers.close()
+        await self.sampler.close()
 
     def commit(self, connection: Connection, at: Partition, offset: int) -> None:
         """Commit as a client that assigns the partition itself, and wait until the observer has read it."""

@@ -18,10 +18,10 @@ from app.core.fencing.record import kept_id
 from app.core.fencing.service.feed import FencingLine, GroupFencings
 from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState, LiveGroup
 from app.core.journals.query_marker import marker_of
-from app.core.lag.book import Answer, positions_of
+from app.core.lag.book import positions_of
 from app.core.lag.movement import LagState
 from app.core.lag.report import LagReport
-from app.core.lag.service import MOST_LIVE
+from app.core.lag.service import MOST_LIVE, LiveEnds
 from app.core.lag.wording import sampling_of
 from app.core.observing.group_list import GroupQuery, GroupSort, members_of
 from app.core.observing.pages.lag import lag_of, lag_row
@@ -163,7 +163,7 @@ def row_of(group: LiveGroup) -> Mapping[str, Any]:
 def looking_at_one(wiring: Wiring, cluster: str, name: str, *, is_each: bool = False) -> Look:
     fencings = GroupFencings(cluster=cluster, group=name)
 
-    async def ask_ends(entry: RegisteredCluster, group: LiveGroup) -> Mapping[Partition, Answer]:
+    async def ask_ends(entry: RegisteredCluster, group: LiveGroup) -> Mapping[Partition, LiveEnds]:
         # No view waits for brokers: it has the newest answers, and requests the next ones.
         return wiring.held_back.ends_of(wiring.brokers, entry, sorted(positions_of(group))[:MOST_LIVE])
 

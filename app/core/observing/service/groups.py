@@ -15,9 +15,9 @@ from app.core.fencing.cases import generations_of
 from app.core.fencing.evidence import GroupRecord
 from app.core.fencing.record import GroupLosses
 from app.core.journals.live_groups import LiveGroup
-from app.core.lag.book import Answer, positions_of
+from app.core.lag.book import positions_of
 from app.core.lag.report import LagReport
-from app.core.lag.service import GroupLagDetail, Lags
+from app.core.lag.service import GroupLagDetail, Lags, LiveEnds
 from app.core.observing import group_list
 from app.core.observing.group_list import GroupQuery
 from app.core.observing.service.observations import Observations
@@ -72,7 +72,7 @@ async def list_groups(
     )
 
 
-AskEnds = Callable[[Cluster, LiveGroup], Awaitable[Mapping[Partition, Answer]]]
+AskEnds = Callable[[Cluster, LiveGroup], Awaitable[Mapping[Partition, LiveEnds]]]
 """Return newer ends of the group's partitions than those of the samples."""
 
 

@@ -11,13 +11,14 @@ from functools import partial
 from msgspec.structs import replace
 
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.clusters.brokers import Brokers
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
+from app.core.hanging.brokers import SearchBrokers
 from app.core.journals.live_groups import LiveGroup
 from app.core.lag.book import LagBook, is_sampled, positions_of
 from app.core.lag.end_history import KEPT_MS
+from app.core.lag.loops.leaders import Leaders
 from app.core.lag.ports import LagStore
 from app.core.lag.service import Lags
 from app.core.observing.service.observations import Observations
@@ -30,7 +31,7 @@ from app.kit.errors import FencelineError, UnavailableError
 log = logging.getLogger(__name__)
 
 MOST_PARTITIONS = 5_000
-"""Partitions of a round. Building and reading its requests takes a processor about a second."""
+"""Partitions of a round, which bounds the requests to brokers and the time of this server's processor."""
 MOST_STRETCHES = 20
 ASK_WITHIN_S = 5.0
 _CURRENT_MS = 15_000
@@ -48,7 +49,7 @@ class LagSampler:
         self,
         *,
         unit_of_work: UnitOfWorkFactory,
-        brokers: Brokers,
+        brokers: SearchBrokers,
         transactions: TransactionBrokers,
         observations: Observations,
         lags: Lags,
@@ -69,14 +70,17 @@ class LagSampler:
         self._clock = clock
         self._most = most_partitions
         self._saved_ms: dict[str, int] = {}
+        self._leaders: dict[str, Leaders] = {}
 
     def interrupted(self) -> None:
         """Samples stay valid: they are of this server's own observer."""
 
     async def close(self) -> None:
-        """Save all books."""
+        """Save all books, and close the connections."""
         for kafka_cluster_id in list(self._saved_ms):
             await self._save(kafka_cluster_id)
+        leaders, self._leaders = list(self._leaders.values()), {}
+        await asyncio.gather(*(one.close() for one in leaders))
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
@@ -84,6 +88,10 @@ class LagSampler:
             resting = await uow.of(RunStore).resting_groups()
         self._lags.forget({report.cluster for report in self._lags.reports()} - {one.name for one in clusters})
         # Several names may stand for one Kafka cluster, which is asked once.
+        gone = [one for one in self._leaders.values() if one.cluster not in clusters]
+        for one in gone:
+            del self._leaders[one.cluster.kafka_cluster_id]
+            await one.close()
         by_id: defaultdict[str, list[Cluster]] = defaultdict(list)
         for one in clusters:
             by_id[one.kafka_cluster_id].append(one)
@@ -139,9 +147,7 @@ class LagSampler:
 
         groups, wanted, due = await with_book(chosen)
         try:
-            answers = (
-                await self._brokers.offsets_of_each(cluster.connection(), due, timeout_s=ASK_WITHIN_S) if due else {}
-            )
+            answers = await self._leaders_of(cluster).ends(due) if due else {}
         except FencelineError as error:
             return error.message
         period_ms = int(self.period_s * 1000) * max(1, -(-wanted // self._most))
@@ -161,6 +167,12 @@ class LagSampler:
         make = partial(LagBook.report, cluster=cluster.name, at_ms=at_ms, sampled=len(due), period_ms=period_ms)
         self._lags.publish(await with_book(make))
         return ""
+
+    def _leaders_of(self, cluster: Cluster) -> Leaders:
+        found = self._leaders.get(cluster.kafka_cluster_id)
+        if found is None:
+            found = self._leaders[cluster.kafka_cluster_id] = Leaders(cluster, self._brokers)
+        return found
 
     async def _read(self, cluster: Cluster, stretches: Mapping[Partition, tuple[int, int]]) -> None:
         try:
