@@ -63,11 +63,22 @@ class LagBook:
     sample as three numbers; -1 stands for an unknown one.
     """
 
+    # A snapshot has the same object of a group that has not changed.
+    _positions: dict[str, tuple[LiveGroup, dict[Partition, int]]]
+
     def __init__(self) -> None:
         self.ends: dict[Partition, PartitionEnds] = {}
         self.moved: dict[str, dict[Partition, Movement]] = {}
         self.groups: dict[str, GroupLag] = {}
         self.series: dict[str, array[int]] = {}
+        self._positions = {}
+
+    def positions(self, group: LiveGroup) -> dict[Partition, int]:
+        """Return `positions_of`, which takes its time for many partitions, once for each change of the group."""
+        known = self._positions.get(group.group)
+        if known is None or known[0] is not group:
+            known = self._positions[group.group] = (group, positions_of(group))
+        return known[1]
 
     def due(self, wanted: Collection[Partition], most: int) -> list[Partition]:
         """Return the partitions of the next round, those first that were asked longest ago; forget the others."""
@@ -98,7 +109,7 @@ class LagBook:
         seen: set[str] = set()
         for group in groups:
             seen.add(group.group)
-            positions = positions_of(group)
+            positions = self.positions(group)
             moved = self.moved.setdefault(group.group, {})
             for at in moved.keys() - positions.keys():
                 del moved[at]
@@ -110,6 +121,8 @@ class LagBook:
         for name in self.moved.keys() - seen:
             del self.moved[name]
             self.groups.pop(name, None)
+        for name in self._positions.keys() - seen:
+            del self._positions[name]
         for name in [name for name, one in self.series.items() if name not in seen and one[-3] < now_ms - KEPT_MS]:
             del self.series[name]
 
@@ -128,7 +141,7 @@ class LagBook:
             self._lag(
                 group, at, committed, newer.get(at), now_ms=now_ms, period_ms=period_ms, is_paused=paused is not None
             )
-            for at, committed in sorted(positions_of(group).items())
+            for at, committed in sorted(self.positions(group).items())
         ]
 
     def history_of(self, group: str) -> list[LagSample]:

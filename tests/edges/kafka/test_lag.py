@@ -85,18 +85,19 @@ class Sampled:
         """Commit as a client that assigns the partition itself, and wait until the observer has read it."""
         consumer = Consumer({**connection, **QUIET, "group.id": self.group})
 
+        refusals: list[str] = []
+
         def is_done() -> bool:
             try:
                 consumer.commit(offsets=[TopicPartition(*at, offset)], asynchronous=False)
             except KafkaException as error:
-                # The coordinator of a fresh cluster is not there yet.
-                if not error.args[0].retriable():
-                    raise
+                # The coordinator of a fresh cluster is not there yet, or loads its journal.
+                refusals.append(str(error))
                 return False
             return True
 
         try:
-            wait_for(is_done, 30, f"the commit of {at}")
+            wait_for(is_done, 30, lambda: f"the commit of {at}: {refusals}")
         finally:
             consumer.close()
         self.watched.until(

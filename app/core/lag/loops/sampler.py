@@ -16,7 +16,7 @@ from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.hanging.brokers import SearchBrokers
 from app.core.journals.live_groups import LiveGroup
-from app.core.lag.book import LagBook, is_sampled, positions_of
+from app.core.lag.book import LagBook, is_sampled
 from app.core.lag.end_history import KEPT_MS
 from app.core.lag.loops.leaders import Leaders
 from app.core.lag.ports import LagStore
@@ -142,7 +142,7 @@ class LagSampler:
 
         def chosen(book: LagBook) -> tuple[list[LiveGroup], int, list[Partition]]:
             groups = [one for one in snapshot.groups.values() if is_sampled(one, since_ms=at_ms - KEPT_MS)]
-            wanted = {at for one in groups for at in positions_of(one)}
+            wanted = {at for one in groups for at in book.positions(one)}
             return groups, len(wanted), book.due(wanted, self._most)
 
         groups, wanted, due = await with_book(chosen)
