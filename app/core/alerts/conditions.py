@@ -52,8 +52,8 @@ class AlertBounds(msgspec.Struct, frozen=True, kw_only=True):
 class SeenConditions(msgspec.Struct, frozen=True, kw_only=True):
     """conditions: those that hold. transactions_of: the Kafka cluster ids of which all transactions are known now.
 
-    undecided: subjects whose end is not proven: observers between the two bounds, too current for an alert and not
-    current enough to resolve one; groups whose lag is not known now.
+    undecided: subjects whose end is not proven. Observers between the two bounds are too current for an alert, and not
+    current enough to resolve one. The others are groups whose lag is not known now.
     """
 
     conditions: tuple[Alert, ...]

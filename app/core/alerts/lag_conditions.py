@@ -17,7 +17,7 @@ from app.kit.storable import moment_of_ms
 from app.kit.words import count, duration
 
 MOST_RAISED = 20
-"""Of one cluster and kind: a dead broker lets thousands of groups fall behind, for one reason."""
+"""The most alerts of one cluster and kind: a dead broker lets thousands of groups fall behind, for one reason."""
 _CURRENT_ROUNDS = 4
 _NEVER_MS = 60_000
 

@@ -1,4 +1,4 @@
-"""What a server remembers of a cluster for its groups' lag: ends of 24 hours, movements, and each group's series."""
+"""The memory of a server for the lag of a cluster's groups: ends of 24 hours, movements, and each group's series."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from itertools import pairwise
 import msgspec
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import PartitionOffsets
 from app.core.clusters.partition import Partition
 from app.core.hanging.search import StableEnd
 from app.core.journals.live_groups import LiveGroup
@@ -42,7 +41,7 @@ class PartitionEnds(msgspec.Struct):
     problem: str = ""
 
     def note(self, answer: Answer, at_ms: int) -> bool:
-        """Return False if the partition began anew, and movements in it mean nothing any more."""
+        """Return False if the history began again, so that movements in the partition mean nothing any more."""
         self.asked_ms = at_ms
         if isinstance(answer, Refused):
             self.problem = problem_of(answer)
@@ -153,9 +152,9 @@ class LagBook:
         ]
 
     def unclear(self, groups: Iterable[LiveGroup], most: int) -> dict[Partition, Stretch]:
-        """Return short stretches that may have only markers: neither the group nor the end has moved since a sample.
+        """Return short ranges that may have only markers: neither the group nor the end has moved since a sample.
 
-        A stretch begins at a committed offset. At most one of each partition.
+        A range begins at a committed offset. Each partition has one at most.
         """
         found: dict[Partition, Stretch] = {}
         for group in groups:
@@ -176,7 +175,7 @@ class LagBook:
         return found
 
     def note_content(self, stretches: Mapping[Partition, Stretch], is_quiet: Mapping[Partition, bool]) -> None:
-        """Remember which stretches have no record that a consumer receives. An unanswered one is asked again."""
+        """Remember which ranges have no record that a consumer receives. An unanswered one is asked again."""
         for moved in self.moved.values():
             for at, quiet in is_quiet.items():
                 one = moved.get(at)
@@ -311,11 +310,6 @@ class LagBook:
 def problem_of(refused: Refused) -> str:
     """Return a sentence; a refusal without a question is one already."""
     return refused.sentence if refused.question else refused.error
-
-
-def as_answer(one: PartitionOffsets | Refused) -> Answer:
-    """Return the answer without the earliest offset, which lag does not need."""
-    return StableEnd(one.last_stable, one.high_watermark) if isinstance(one, PartitionOffsets) else one
 
 
 def positions_of(group: LiveGroup) -> dict[Partition, int]:

@@ -26,10 +26,10 @@ class PassedAt(NamedTuple):
 
 
 class EndHistory:
-    """Samples of a partition's high watermark, oldest first; at most about 100, whatever their period.
+    """Samples of a partition's high watermark, oldest first; about 100 at most, with any period.
 
-    An error by thinning is at most an eighth of the result. A standing end has two points: of its begin and its newest
-    sample.
+    An error by thinning is at most an eighth of the result. An end that does not move has two points: of its begin and
+    its newest sample.
     """
 
     __slots__ = ("ends", "times")
@@ -39,7 +39,7 @@ class EndHistory:
         self.ends = array("q")
 
     def note(self, at_ms: int, end: int) -> bool:
-        """Add a sample. Return False if the history began anew: the end or the clock went back.
+        """Add a sample. Return False if the history began again: the end or the clock went back.
 
         The end goes back if a topic is recreated or an unclean election truncates its log. A recreated topic that has
         grown beyond the last sample is not recognised.

@@ -11,7 +11,7 @@ LEAST_PATIENCE_MS = 60_000
 MOST_PATIENCE_MS = 3_600_000
 LEAST_WINDOW_MS = 60_000
 STOOD_STILL_MS = 10_000
-"""A last stable offset that has stood still for this time blocks its readers, as in app/core/blocked/readers.py."""
+"""A last stable offset that does not advance for this time blocks its readers, as in app/core/blocked/readers.py."""
 SLOW_FROM_MS = 30_000
 _UNKNOWN = -1
 
@@ -24,7 +24,7 @@ class LagState(StrEnum):
     | UNKNOWN | has lag, and no current answer of the partition's leader |
     | PAUSED | belongs to a pipeline that a user has paused, is draining, or has stopped |
     | HEALTHY | has lag 0, or only markers and aborted records left |
-    | BLOCKED | is at the last stable offset, which has stood still for 10 s with records behind it |
+    | BLOCKED | is at the last stable offset, which has not advanced for 10 s, with records behind it |
     | UNKNOWN | was sampled once |
     | NO_MEMBERS | has no members, and has committed nothing for longer than its patience |
     | NOT_READING | has members, and has committed nothing for longer than its patience |
@@ -73,8 +73,8 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
     window_ms: begin of the window; low: the least lag in it so far; lows: of the two windows before, newest last.
     growing_ms: when the lag began to grow from window to window; -1: it does not. rate: records a second that were
     committed in the last whole window, -1 before the first.
-    quiet_at: the committed offset from which the log was read last, up to `quiet_end` if there are only markers and
-    aborted records, else up to `read_end`.
+    quiet_at: the committed offset from which the log was read last. It was read up to `quiet_end` if it has only markers
+    and aborted records there, else up to `read_end`.
     """
 
     committed: int
@@ -105,14 +105,14 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
         """
         is_continued = self.sampled_ms <= now_ms <= self.sampled_ms + 4 * period_ms
         if now_ms < self.sampled_ms or committed < self.committed:
-            # The clock went back, or the offsets were reset to earlier ones: neither tells how fast the group reads.
+            # The clock went back, or the offsets were reset to earlier ones: neither shows how fast the group reads.
             self._begin(committed, now_ms)
         elif not is_continued:
             # This server, or the partition's leader, was away: nothing is known of the movement between.
             self._begin(committed, now_ms if committed > self.committed else self.advanced_ms)
         elif committed > self.committed:
             gap_ms = now_ms - max(self.advanced_ms, min(waiting_ms, now_ms))
-            # Of the first change only the time since the first sample is known, unless the record came later.
+            # The first change may have begun before the first sample, unless the record came later.
             is_whole = self.has_advanced or waiting_ms > self.advanced_ms
             if is_whole and has_members and gap_ms > 0:
                 self.gap_ms = min(MOST_PATIENCE_MS, max(gap_ms, int(self.gap_ms * 0.8)))
@@ -183,7 +183,7 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
 class Situation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A partition's answer beside the movement.
 
-    end: the high watermark. blocked_ms: for how long the last stable offset has stood still below it; 0: it does not.
+    end: the high watermark. blocked_ms: for how long the last stable offset has not advanced below it; 0: it is not below it.
     waiting_ms: the age of the oldest unread record; 0 if there is none.
     """
 

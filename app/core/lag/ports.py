@@ -1,4 +1,4 @@
-"""What the sampler needs from outside."""
+"""The store of the sampler's books."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import Brokers, PartitionOffsets
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
+from app.core.hanging.search import StableEnd
 from app.core.journals.live_groups import LiveGroup
-from app.core.lag.book import Answer, LagBook, as_answer, gaps_filled, positions_of
+from app.core.lag.book import Answer, LagBook, gaps_filled, positions_of
 from app.core.lag.report import GroupLag, LagReport, LagSample, PartitionLag
 from app.kit.errors import FencelineError
 
@@ -94,6 +95,11 @@ class Lags:
             )
 
         return await self.with_book(cluster.kafka_cluster_id, read)
+
+
+def as_answer(one: LiveEnds) -> Answer:
+    """Return the answer without the earliest offset, which lag does not need."""
+    return StableEnd(one.last_stable, one.high_watermark) if isinstance(one, PartitionOffsets) else one
 
 
 async def ask_live(brokers: Brokers, cluster: Cluster, group: LiveGroup) -> Mapping[Partition, LiveEnds]:

@@ -25,7 +25,7 @@ from app.core.wiring import Wiring
 from app.kit.errors import FencelineError
 
 MOST_GROUPS = 1_000
-"""Of a cluster, in the metrics of lag: each has nine time series."""
+"""The most groups of a cluster with metrics of lag: each has nine time series."""
 
 
 async def exposition(wiring: Wiring) -> bytes:

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from app.core.clusters.partition import Partition
 from app.core.journals.live_groups import LiveGroup
-from app.core.lag.book import LagBook, as_answer, positions_of
+from app.core.lag.book import LagBook, positions_of
 from app.core.lag.movement import LagState
 from app.core.lag.report import GroupLag, PartitionLag
+from app.core.lag.service import as_answer
 from app.core.lag.wording import seconds_of
 from app.edges.kafka.cli.cluster import DirectCluster, now_ms
 from app.edges.kafka.cli.direct import ask
@@ -19,7 +20,7 @@ from app.kit.errors import FencelineError
 from app.kit.words import number
 
 MOST_PARTITIONS = 5_000
-"""Of all shown groups; the lag of others is not known."""
+"""The most partitions of all shown groups; the lag of others is not known."""
 PERIOD_MS = 2_000
 STATE_STYLES = {"healthy": "green", "slow": "yellow", "blocked": "red", "not reading": "red"}
 

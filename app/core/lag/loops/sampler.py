@@ -41,8 +41,8 @@ _SAVE_EVERY_MS = 300_000
 class LagSampler:
     """Each server samples by its own observer, and keeps 24 hours of samples through restarts.
 
-    A round asks at most MOST_PARTITIONS, those that were asked longest ago. The log is read only to find out whether a
-    standing lag is markers: at most MOST_STRETCHES short stretches a round, each once.
+    A round asks at most MOST_PARTITIONS, those that were asked longest ago. The log is read only to find out whether
+    lag that does not change is markers: at most MOST_STRETCHES short ranges a round, each once.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class LagSampler:
             await self._save(kafka_cluster_id)
 
     def _not_current(self, snapshot: Snapshot) -> str:
-        """Return why committed offsets are not current: an old one must not look like a group that stands still."""
+        """Return why committed offsets are not current: an old one must not look like a group that does not advance."""
         journal = snapshot.group_journal
         if journal.phase is ReadingPhase.ABSENT:
             return ""
