@@ -20,6 +20,7 @@ from app.core.allow_lists.options import AllowedOptions
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.surveys import Surveys
+from app.core.lag.service import Lags
 from app.core.observing.service.held_back import HeldBack
 from app.core.observing.service.observations import Observations
 from app.core.observing.service.partition_counts import PartitionCounts
@@ -51,6 +52,7 @@ class Wiring(WebWiring):
     dead_ends: Callable[[], Mapping[tuple[str, str], int]] = dict
     dead_members: Callable[[], Mapping[tuple[str, str], int]] = dict
     gone: Callable[[DriverHeartbeat], None] = lambda _: None
+    lags: Lags = field(default_factory=Lags)
     held_back: HeldBack = field(default_factory=HeldBack)
     partition_counts: PartitionCounts = field(default_factory=PartitionCounts)
     dropped_fields: DroppedFields = field(default_factory=DroppedFields)

@@ -48,10 +48,20 @@ def _address(url: str) -> str:
     return url.rstrip("/")
 
 
+def _seconds_by_name(given: tuple[str, ...]) -> tuple[str, ...]:
+    for one in given:
+        pattern, _, seconds = one.rpartition("=")
+        if not pattern or not _SECONDS.fullmatch(seconds) or float(seconds) <= 0:
+            raise ValueError(f"{one} is not PATTERN=SECONDS, such as orders-*=60")
+    return given
+
+
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?", re.ASCII)
 _BASE_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?", re.ASCII)
 Address = Annotated[str, AfterValidator(_address)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_separated)]
 """Several names: a list in the file, separated by commas in the environment."""
+SecondsByName = Annotated[Names, AfterValidator(_seconds_by_name)]
 Folder = Annotated[Path, AfterValidator(_absolute)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
@@ -184,6 +194,15 @@ class Settings(BaseSettings):
     )
     alert_observer_s: float = Field(
         default=60.0, ge=5, description="Time without a current journal that webhooks report."
+    )
+    alert_lag_s: SecondsByName = Field(
+        default=(),
+        description="Lag that webhooks report, as `PATTERN=SECONDS` of groups; the first pattern (with `*`) counts. "
+        "Empty: none.",
+    )
+    alert_lag_growing_s: SecondsByName = Field(
+        default=(),
+        description="Time of growing lag that webhooks report, as `PATTERN=SECONDS` of groups. Empty: none.",
     )
     heartbeat_timeout_s: float = Field(
         default=10.0, gt=0, description="Time without heartbeats until an instance's process is checked."

@@ -22,6 +22,7 @@ from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.mappings.mapping import PartitionMapping
 from app.core.observing.pages.groups import row_of
+from app.core.observing.pages.lag import lag_of, lag_row
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import mark_of
 from app.core.observing.pages.transactions import TransactionSelection
@@ -38,6 +39,7 @@ from app.kit.web.pages.assets import STATIC_DIR
 from app.kit.web.pages.paging import links_of as links_to
 from app.kit.web.pages.timeline import Point, Track, timeline_of
 from tests.core.blocked.answers import ID, asked, held, known
+from tests.core.lag.details import lag_detail, total_lag
 from tests.edges.main.pages.test_rendering import may_as
 from tests.support import page_samples as samples
 from tests.support import query_screens
@@ -85,6 +87,7 @@ def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) ->
         "is_live": True,
         "chart": chart_of(view.series),
         "links": links_of(PRODUCTS, view.line.pipeline.definition),
+        "lag": lag_row(total_lag()),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "beside": {
             (one.topic, one.partition): {"state": "Ongoing", "opened_at": NOW, "held_back": 7} for one in mappings
@@ -158,6 +161,8 @@ def group_page() -> str:
         "name": LONG,
         "reading": reading_of(snapshot, snapshot.group_journal, now=NOW),
         "row": {**row_of(live), "group": LONG},
+        "lag": lag_of(lag_detail(topic=LONG), is_each=False),
+        "sampling": "",
         "not_decoded": live.not_decoded,
         "protocol": "range",
         "leader": "",

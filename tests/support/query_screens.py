@@ -51,6 +51,8 @@ def group() -> dict[str, Any]:
         "name": live.group,
         "reading": reading_of(snapshot, snapshot.group_journal, now=NOW),
         "row": row_of(live),
+        "lag": None,
+        "sampling": "",
         "not_decoded": live.not_decoded,
         "protocol": "range",
         "leader": member.member_id,

@@ -27,6 +27,8 @@ class AlertKind(StrEnum):
     OFFSETS_CONTRADICTED = "offsets_contradicted"
     OFFSETS_MOVED = "offsets_moved"
     DOUBLE_PROCESSING = "double_processing"
+    LAG = "lag"
+    LAG_GROWING = "lag_growing"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
     AUDIT = "audit"
@@ -52,6 +54,8 @@ CONDITIONS = frozenset(
         AlertKind.OBSERVER_BLIND,
         AlertKind.CRASH_LOOPING,
         AlertKind.NOT_PROGRESSING,
+        AlertKind.LAG,
+        AlertKind.LAG_GROWING,
     }
 )
 """Lasting conditions: raised once, and resolved once. The other kinds are events."""
@@ -64,11 +68,12 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: the time or the begin, by the writer's clock; for RESOLVED the time when the end was observed.
     page: the path on this server that shows it.
     cluster: the name in Fenceline. cause, confidence, alternatives: of a fencing event, with the id `fencing_event`;
-    of double processing the pattern, the grade and other explanations. group: whose offsets were committed twice.
+    of double processing the pattern, the grade and other explanations. group: whose offsets these are.
     said_before: the cause in the alert before this one. topic: the journal that an observer reads.
     partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit with the finding;
     lost, duplicated, unexpected, different: how many outputs. migration: the id of the migration that it stopped, or
     that has ended. process: the pid on `host` of the affected process.
+    lag_records, lag_s: of the group; lag_s is the age of its oldest unread record.
     """
 
     kind: AlertKind
@@ -103,6 +108,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     different: int | None = None
     migration: str | None = None
     process: int | None = None
+    lag_records: int | None = None
+    lag_s: int | None = None
 
     @property
     def type(self) -> str:

@@ -42,17 +42,22 @@ Key = tuple[AlertKind, str]
 class AlertBounds(msgspec.Struct, frozen=True, kw_only=True):
     """transaction_open: the age of a transaction that raises an alert, with any timeout. observer: the same without
     data.
+
+    lag_s, lag_growing_s: `PATTERN=SECONDS` of groups (lag_conditions.py).
     """
 
     transaction_open: timedelta = timedelta(seconds=120)
     observer: timedelta = timedelta(seconds=60)
+    lag_s: tuple[str, ...] = ()
+    lag_growing_s: tuple[str, ...] = ()
 
 
 class SeenConditions(msgspec.Struct, frozen=True, kw_only=True):
     """conditions: those that hold. transactions_of: the Kafka cluster ids of which all transactions are known now.
 
     groups_of: the same of all groups.
-    undecided: observers between the two bounds: too current for an alert, not current enough to resolve one.
+    undecided: subjects whose end is not proven. Observers between the two bounds are too current for an alert, and not
+    current enough to resolve one. The others are groups whose lag is not known now.
     """
 
     conditions: tuple[Alert, ...]
@@ -186,7 +191,7 @@ def _can_be_resolved(alert: Alert, now_seen: SeenConditions, registered: Collect
             return alert.kafka_cluster_id in now_seen.transactions_of or alert.kafka_cluster_id not in registered
         case AlertKind.DOUBLE_PROCESSING:
             return alert.kafka_cluster_id in now_seen.groups_of or alert.kafka_cluster_id not in registered
-        case AlertKind.OBSERVER_BEHIND | AlertKind.OBSERVER_BLIND:
+        case AlertKind.OBSERVER_BEHIND | AlertKind.OBSERVER_BLIND | AlertKind.LAG | AlertKind.LAG_GROWING:
             return alert.subject not in now_seen.undecided
         case AlertKind.CRASH_LOOPING | AlertKind.NOT_PROGRESSING:
             return True

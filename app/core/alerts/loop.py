@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from app.core.alerts.alert import Alert, AlertKind
 from app.core.alerts.conditions import AlertBounds, FirstSeen, SeenConditions, changes, seen
+from app.core.alerts.lag_conditions import lag_conditions
 from app.core.alerts.service import raise_alert, resolve_alert
 from app.core.alerts.store.webhooks import RaisedAlertStore
 from app.core.alerts.told import crash_loop_alert, not_progressing_alert
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
+from app.core.lag.service import Lags
 from app.core.observing.service.observations import Observations
 from app.core.runs.store.runs import RunStore
 from app.core.runs.store.tasks import TaskStore
@@ -30,6 +32,8 @@ WATCHED = frozenset(
         AlertKind.OBSERVER_BLIND,
         AlertKind.CRASH_LOOPING,
         AlertKind.NOT_PROGRESSING,
+        AlertKind.LAG,
+        AlertKind.LAG_GROWING,
     }
 )
 
@@ -44,12 +48,14 @@ class AlertWatch:
         *,
         unit_of_work: UnitOfWorkFactory,
         observations: Observations,
+        lags: Lags,
         clock: Clock,
         bounds: AlertBounds,
         period_s: float = 5.0,
     ) -> None:
         self._unit_of_work = unit_of_work
         self._observations = observations
+        self._lags = lags
         self._clock = clock
         self._bounds = bounds
         self._first_seen = FirstSeen()
@@ -69,7 +75,13 @@ class AlertWatch:
         for status in tasks:
             of_run[status.run_id].append(status)
         still = [alert for run in runs if (alert := not_progressing_alert(run, of_run[run.id], now=now)) is not None]
-        now_seen = replace(now_seen, conditions=(*now_seen.conditions, *loops, *still))
+        reports = {report.cluster: report for report in self._lags.reports()}
+        lag, unknown = lag_conditions(clusters, reports, self._bounds, raised=raised, now=now)
+        now_seen = replace(
+            now_seen,
+            conditions=(*now_seen.conditions, *loops, *still, *lag),
+            undecided=now_seen.undecided | unknown,
+        )
         new, over = changes(raised, now_seen, registered={one.kafka_cluster_id for one in clusters}, now=now)
         if not new and not over:
             return

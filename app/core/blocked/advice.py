@@ -13,6 +13,8 @@ import msgspec
 from app.core.blocked.facts import ONGOING, KnownTransaction, TaskOwner
 from app.core.blocked.wording import clock
 from app.core.clocks.clock_offset import ClockOffset
+from app.core.clusters.partition import Partition
+from app.core.lag.report import PartitionLag
 from app.kit.words import count, duration
 
 WAIT_AT_MOST_MS = 60_000
@@ -61,13 +63,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The context of a check.
 
     owners: the Fenceline tasks among the owners, by transactional id; None without a server. clocks: by broker, as the
-    server measured them.
+    server measured them. lag: of the group in question, as the server's samples show it.
     """
 
     bootstrap_servers: str
     now_ms: int
     owners: Mapping[str, TaskOwner] | None = None
     clocks: Mapping[int, ClockOffset] = {}
+    lag: Mapping[Partition, PartitionLag] = {}
 
 
 def advice_on(known: KnownTransaction, asked: Asked) -> tuple[AdviceVerdict, str]:

@@ -51,6 +51,7 @@ async def explain_stuck(
         target=target,
         kind=kind,
         observations=wiring.observations,
+        lags=wiring.lags,
         clock=wiring.clock,
     )
 

@@ -8,11 +8,12 @@ an answer raises OutcomeUnknownError.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.core.blocked.stretch import LogStretch
 from app.core.clusters.brokers import Connection
 from app.core.clusters.partition import Partition
 from app.core.hanging.search import StableEnd
@@ -69,6 +70,18 @@ class TransactionBrokers(Protocol):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[PartitionFacts]:
         """with_waiting: also read the records behind the last stable offsets."""
+        ...
+
+    async def stretches(
+        self,
+        connection: Connection,
+        spans: Mapping[Partition, tuple[int, int]],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[Partition, LogStretch]:
+        """Read the log of each partition from the first offset up to the second. Partitions that may not be read are
+        left out.
+        """
         ...
 
     async def look_at_group(

@@ -27,6 +27,9 @@ from app.core.blocked.facts import (
     Refused,
 )
 from app.core.journals.live_groups import SHARE_STATE_NOT_DECODED
+from app.core.lag.movement import LagState
+from app.core.lag.report import PartitionLag
+from app.core.lag.wording import behind_of
 from app.kit.words import count
 
 _BATCHES = (
@@ -52,18 +55,20 @@ def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:
         kind=DiagnosisKind.GROUP,
         subject=facts.group,
         verdict=worst,
-        headline=_headline(facts, found),
+        headline=_headline(facts, found, asked),
         links=tuple(links),
         partitions=found,
     )
 
 
-def _headline(facts: GroupFacts, found: tuple[Diagnosis, ...]) -> str:
+def _headline(facts: GroupFacts, found: tuple[Diagnosis, ...], asked: Asked) -> str:
     if facts.is_share:
         return f"{facts.group}: {SHARE_STATE_NOT_DECODED}"
     if not found:
         return f"{facts.group} has no committed offsets, so its partitions are not known."
     troubled = [one for one in found if one.verdict not in (AdviceVerdict.FREE, AdviceVerdict.ONLY_MARKERS)]
+    if not troubled and (behind := [one for one in _moving(facts, asked) if one.lag_records]):
+        return f"{facts.group} is healthy: {behind_of(behind)}."
     if not troubled:
         return f"{facts.group} has read all readable records of {count(len(found), 'partition')}."
     return (
@@ -81,7 +86,7 @@ def _of_position(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Di
     ahead = position.ahead
     readable = 0 if ahead is None else ahead.records + ahead.undecided
     if readable or (ahead is not None and not ahead.is_whole):
-        return _behind(facts, position, ends, readable, ahead)
+        return _behind(facts, position, ends, readable, ahead, asked)
     if ends.last_stable < ends.high_watermark:
         return diagnose_partition(position.partition, asked)
     if position.committed < ends.last_stable:
@@ -89,10 +94,16 @@ def _of_position(facts: GroupFacts, position: GroupPosition, asked: Asked) -> Di
     return diagnose_partition(position.partition, asked)
 
 
+def _moving(facts: GroupFacts, asked: Asked) -> list[PartitionLag]:
+    """Return the group's partitions that are healthy by the samples of the server."""
+    names = {(one.partition.topic, one.partition.partition) for one in facts.positions}
+    return [one for at, one in asked.lag.items() if at in names and one.state is LagState.HEALTHY]
+
+
 def _behind(
-    facts: GroupFacts, position: GroupPosition, ends: LogEnds, readable: int, ahead: LogStretch | None
+    facts: GroupFacts, position: GroupPosition, ends: LogEnds, readable: int, ahead: LogStretch | None, asked: Asked
 ) -> Diagnosis:
-    """Records are readable, and the group has no members or reads too slowly."""
+    """Records are readable: the group moves on, has no members, or reads too slowly."""
     name = position.partition.name
     more = "" if ahead is None or ahead.is_whole else "at least "
     waits = _more_behind(position.partition, ends)
@@ -105,6 +116,17 @@ def _behind(
         ),
     )
     headline = f"{more}{count(readable, 'record')} of {name} are readable and not committed.{waits}"
+    moving = [
+        one for one in _moving(facts, asked) if one.at == (position.partition.topic, position.partition.partition)
+    ]
+    if moving:
+        return Diagnosis(
+            subject=name,
+            verdict=AdviceVerdict.FREE,
+            headline=headline,
+            links=links,
+            advice="No action is required: the group's commits advance, and its lag does not grow.",
+        )
     if facts.members:
         return Diagnosis(
             subject=name,

@@ -50,6 +50,7 @@ def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: DiagnosisKind
                     target=target,
                     kind=kind,
                     observations=wiring.observations,
+                    lags=wiring.lags,
                     clock=wiring.clock,
                 )
             except FencelineError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -9,8 +10,11 @@ from fastapi import APIRouter, Path, Query
 from app.core.access.signed_in import Viewer
 from app.core.clusters.store import ClusterStore
 from app.core.journals.live_groups import GroupKind, GroupState
-from app.core.observing.group_list import GroupQuery
+from app.core.lag.movement import LagState
+from app.core.lag.service import ask_live
+from app.core.observing.group_list import GroupQuery, GroupSort
 from app.core.observing.schemas.groups import Group, GroupDetail, GroupList
+from app.core.observing.schemas.lag import LagSampling
 from app.core.observing.schemas.reading import JournalReading, ObserverReading
 from app.core.observing.schemas.transactions import (
     StateWord,
@@ -120,14 +124,26 @@ async def list_groups(
     state: Annotated[list[GroupState], Query(description="Kafka's names; none: all.")] = [],  # noqa: B006 - as above
     kind: Annotated[list[GroupKind], Query()] = [],  # noqa: B006 - as above
     has_pending: Annotated[bool | None, Query(description="True: an open transaction has offsets of it.")] = None,
+    lag_state: Annotated[list[LagState], Query(description="None: all.")] = [],  # noqa: B006 - as above
+    sort: GroupSort = GroupSort.NAME,
     after: After = None,
     limit: Limit = 50,
 ) -> GroupList:
-    """List every group of the cluster by name, of any client."""
-    query = GroupQuery(search=search, states=frozenset(state), kinds=frozenset(kind), has_pending=has_pending)
-    page = await groups.list_groups(uow, wiring.observations, cluster=name, query=query, after=after, limit=limit)
+    """List every group of the cluster, of any client, with its lag."""
+    query = GroupQuery(
+        search=search,
+        states=frozenset(state),
+        kinds=frozenset(kind),
+        has_pending=has_pending,
+        lag_states=frozenset(lag_state),
+        sort=sort,
+    )
+    page = await groups.list_groups(
+        uow, wiring.observations, wiring.lags, cluster=name, query=query, after=after, limit=limit
+    )
     return GroupList(
-        items=[Group.of_live(item) for item in page.items],
+        items=[Group.of_live(item, page.lag.groups.get(item.group)) for item in page.items],
+        lag_sampling=LagSampling.of_report(page.lag),
         next_cursor=page.next_cursor,
         matching=page.matching,
         reading=JournalReading.of_status(page.journal, now=wiring.clock.now()),
@@ -136,6 +152,14 @@ async def list_groups(
 
 @router.get(f"/groups/{{group:{ANY_NAME}}}", responses=refusals(404))
 async def get_group(name: NameInPath, group: IdPath, uow: Uow, wiring: WiringDep, _: Viewer) -> GroupDetail:
-    """Return one group: members with assignment and target, stored and pending offsets, its newest rebalances."""
-    detail = await groups.get_group(uow, wiring.observations, cluster=name, group=group)
+    """Return one group: lag, members with assignment and target, stored and pending offsets, its newest rebalances."""
+    detail = await groups.get_group(
+        uow,
+        wiring.observations,
+        wiring.lags,
+        cluster=name,
+        group=group,
+        ask_ends=partial(ask_live, wiring.brokers),
+        now=wiring.clock.now(),
+    )
     return GroupDetail.of_detail(detail, now=wiring.clock.now())

@@ -67,7 +67,7 @@ class FoldFiles:
                     return Restored(Folds(), "")
                 header, folds = _read(opened, kafka_cluster_id)
         except (StateFileError, msgspec.MsgspecError, zlib.error, ValueError) as error:
-            return Restored(Folds(), self._set_aside(file, str(error)))
+            return Restored(Folds(), set_aside(file, str(error), effect="the journals are read from their beginning"))
         if header.groups != self._groups:
             folds.groups = LiveGroups()
         return Restored(folds, "")
@@ -81,51 +81,56 @@ class FoldFiles:
             saved_at=datetime.now(UTC),
         )
         try:
-            write_private_parts(self._file(kafka_cluster_id), _with_checksum(_written(header, folds)))
+            write_private_parts(self._file(kafka_cluster_id), with_checksum(_written(header, folds)))
         except StateFileError as error:
             raise UnavailableError(f"the state of the journals is not saved: {error}") from error
 
     def _file(self, kafka_cluster_id: str) -> Path:
         return self._folder / f"{quote(kafka_cluster_id, safe='')}.journals"
 
-    def _set_aside(self, file: Path, why: str) -> str:
-        aside = file.with_suffix(".unusable")
-        note = f"{file} cannot be used ({why}), so the journals are read from their beginning"
-        try:
-            file.replace(aside)
-        except OSError as error:
-            note += f"; it could not be renamed either: {error.strerror or error}"
-        else:
-            note += f"; it was renamed to {aside.name}"
-        log.warning(note)
-        return note
+
+def set_aside(file: Path, why: str, *, effect: str) -> str:
+    """Rename a file that cannot be used. Return a sentence with the reason and the effect, which is logged."""
+    aside = file.with_suffix(".unusable")
+    note = f"{file} cannot be used ({why}), so {effect}"
+    try:
+        file.replace(aside)
+    except OSError as error:
+        note += f"; it could not be renamed either: {error.strerror or error}"
+    else:
+        note += f"; it was renamed to {aside.name}"
+    log.warning(note)
+    return note
 
 
 def _written(header: _FoldHeader, folds: Folds) -> Iterator[bytes]:
     yield msgspec.json.encode(header) + b"\n"
     replace = msgspec.structs.replace
     how_far = Folds(replace(folds.transactions, ids={}), replace(folds.groups, groups={}))
-    yield from _part(how_far)
+    yield from written_part(how_far)
     for values in (folds.transactions.ids.values(), folds.groups.groups.values()):
-        for some in _in_parts(values):
-            yield from _part(some)
-        yield from _part(())
+        for some in in_parts(values):
+            yield from written_part(some)
+        yield from written_part(())
 
 
-def _part(value: object) -> Iterator[bytes]:
+def written_part(value: object) -> Iterator[bytes]:
+    """Yield a part: its length and its compressed content."""
     # Level 1: a tenth of the size for little time, during which other threads run.
     packed = zlib.compress(msgspec.msgpack.encode(value), 1)
     yield _UINT32.pack(len(packed))
     yield packed
 
 
-def _in_parts(values: Iterable[T]) -> Iterator[Sequence[T]]:
+def in_parts(values: Iterable[T]) -> Iterator[Sequence[T]]:
+    """Yield the values in portions of one part."""
     rest = iter(values)
     while some := tuple(islice(rest, _PER_PART)):
         yield some
 
 
-def _with_checksum(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def with_checksum(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of a file and its end."""
     checksum = 0
     for piece in pieces:
         checksum = zlib.crc32(piece, checksum)
@@ -142,7 +147,7 @@ def _read(opened: BinaryIO, kafka_cluster_id: str) -> tuple[_FoldHeader, Folds]:
         raise ValueError(f"it is {header.format}, version {header.version}, not {_FORMAT}, version {_VERSION}")
     if header.kafka_cluster_id != kafka_cluster_id:
         raise ValueError(f"it is about the cluster {header.kafka_cluster_id}")
-    parts = _checked_parts(opened, zlib.crc32(first))
+    parts = checked_parts(opened, zlib.crc32(first))
     folds = msgspec.msgpack.decode(next(parts, b""), type=Folds)
     folds.transactions.ids |= {one.transactional_id: one for one in _values(parts, LiveTransaction)}
     folds.groups.groups |= {one.group: one for one in _values(parts, LiveGroup)}
@@ -160,7 +165,7 @@ def _values(parts: Iterator[bytes], of: type[T]) -> Iterator[T]:
         yield from some
 
 
-def _checked_parts(opened: BinaryIO, checksum: int) -> Iterator[bytes]:
+def checked_parts(opened: BinaryIO, checksum: int) -> Iterator[bytes]:
     """Yield every part, decompressed; raise ValueError at the end for a wrong checksum."""
     while True:
         length = opened.read(_UINT32.size)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -14,16 +17,37 @@ from app.core.journals.group_values.offsets import NO_TOPIC_ID
 from app.core.journals.live_groups import GroupKind, GroupState, LiveGroup
 from app.core.journals.transaction_state import TopicPartitions
 from app.core.journals.wire_message import Undecodable
+from app.core.lag.movement import RANK, LagState
+from app.core.lag.report import GroupLag
+from app.kit.errors import InvalidError
 from app.kit.page import checked_limit, decode_cursor, encode_cursor
+
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
+_NO_LAG: Mapping[str, GroupLag] = MappingProxyType({})
+
+
+class GroupSort(StrEnum):
+    """NAME: by name. LAG: the most records first. LAG_TIME: the oldest unread record first. LAG_STATE: the worst first,
+    and of equal ones that with the oldest unread record.
+    """
+
+    NAME = "name"
+    LAG = "lag"
+    LAG_TIME = "lag_time"
+    LAG_STATE = "lag_state"
 
 
 class GroupQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """search: a part of the name. states, kinds: empty stands for all. has_pending: offsets of an open transaction."""
+    """search: a part of the name. states, kinds, lag_states: empty stands for all. has_pending: offsets of an open
+    transaction.
+    """
 
     search: str = ""
     states: frozenset[GroupState] = frozenset()
     kinds: frozenset[GroupKind] = frozenset()
     has_pending: bool | None = None
+    lag_states: frozenset[LagState] = frozenset()
+    sort: GroupSort = GroupSort.NAME
 
 
 class GroupListPage(NamedTuple):
@@ -46,27 +70,65 @@ class ListedMember(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
 
 
-def select(groups: Mapping[str, LiveGroup], query: GroupQuery, *, after: str | None, limit: int) -> GroupListPage:
-    """Return one page, by name. Raises InvalidError."""
+def select(
+    groups: Mapping[str, LiveGroup],
+    query: GroupQuery,
+    *,
+    lags: Mapping[str, GroupLag] = _NO_LAG,
+    after: str | None,
+    limit: int,
+) -> GroupListPage:
+    """Return one page. lags: by group, where they are known; the others come last. Raises InvalidError."""
     checked_limit(limit)
-    start = None if after is None else decode_cursor(after, keys=1)[0]
+    start = None if after is None else _position(after, query.sort)
     search = query.search.casefold()
-    names: list[str] = []
+    key = _KEYS[query.sort]
+    places: list[tuple[int, str]] = []
     matching = 0
     for group in groups.values():
+        lag = lags.get(group.group)
         is_found = (
             search in group.group.casefold()
             and (not query.states or group.state in query.states)
             and (not query.kinds or group.kind in query.kinds)
             and (query.has_pending is None or bool(group.pending) is query.has_pending)
+            and (not query.lag_states or (lag is not None and lag.state in query.lag_states))
         )
         matching += is_found
-        if is_found and (start is None or group.group > start):
-            names.append(group.group)
-    found = heapq.nsmallest(limit + 1, names)
+        place = (1 if lag is None else key(lag), group.group)
+        if is_found and (start is None or place > start):
+            places.append(place)
+    found = heapq.nsmallest(limit + 1, places)
     page = found[:limit]
-    cursor = encode_cursor(page[-1]) if len(found) > limit else None
-    return GroupListPage(tuple(groups[name] for name in page), cursor, matching)
+    cursor = None
+    if len(found) > limit:
+        number, name = page[-1]
+        cursor = encode_cursor(name) if query.sort is GroupSort.NAME else encode_cursor(query.sort, str(number), name)
+    return GroupListPage(tuple(groups[name] for _, name in page), cursor, matching)
+
+
+_KEYS: Mapping[GroupSort, Callable[[GroupLag], int]] = {
+    GroupSort.NAME: lambda _: 1,
+    GroupSort.LAG: lambda lag: 0 if lag.lag_records is None else -lag.lag_records,
+    GroupSort.LAG_TIME: lambda lag: 0 if lag.lag_ms is None else -lag.lag_ms,
+    GroupSort.LAG_STATE: lambda lag: (RANK[lag.state] - len(RANK) << 40) - min(lag.lag_ms or 0, (1 << 40) - 1),
+}
+"""Below 1, which is the place of groups without lag."""
+
+
+def in_order(groups: Mapping[str, LiveGroup], lags: Mapping[str, GroupLag], sort: GroupSort) -> list[LiveGroup]:
+    """Return all of them in an order of `select`."""
+    key = _KEYS[sort]
+    return sorted(groups.values(), key=lambda one: (key(lags[one.group]) if one.group in lags else 1, one.group))
+
+
+def _position(after: str, sort: GroupSort) -> tuple[int, str]:
+    if sort is GroupSort.NAME:
+        return 1, decode_cursor(after, keys=1)[0]
+    cursor_sort, number, name = decode_cursor(after, keys=3)
+    if cursor_sort != sort or _WHOLE_NUMBER.fullmatch(number) is None:
+        raise InvalidError("this cursor belongs to another list: take it from next_cursor unchanged", field="after")
+    return int(number), name
 
 
 def members_of(group: LiveGroup) -> tuple[ListedMember, ...]:

@@ -21,8 +21,6 @@ from app.core.hanging.service import HangingLine
 from app.core.journals.double_processing import OverlapGrade
 from app.core.runs.needs import Need, NeedSeverity
 
-OF_CLUSTERS = (AlertKind.TRANSACTION_OPEN, AlertKind.OBSERVER_BEHIND, AlertKind.OBSERVER_BLIND)
-"""The raised alerts that are listed by themselves; the others have a line of their own kind."""
 _OF_RUNS = {AlertKind.CRASH_LOOPING: "crash-looping", AlertKind.NOT_PROGRESSING: "not progressing"}
 _MUST_ACT = (AdviceVerdict.END, AdviceVerdict.FENCE, AdviceVerdict.CANNOT_TELL)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -34,7 +32,18 @@ class ProblemKind(StrEnum):
     DOUBLE_PROCESSING = "double processing"
     OPEN_TRANSACTION = "open transaction"
     OBSERVER = "observer"
+    LAG = "lag"
     PIPELINE = "pipeline"
+
+
+OF_CLUSTERS = {
+    AlertKind.TRANSACTION_OPEN: ProblemKind.OPEN_TRANSACTION,
+    AlertKind.OBSERVER_BEHIND: ProblemKind.OBSERVER,
+    AlertKind.OBSERVER_BLIND: ProblemKind.OBSERVER,
+    AlertKind.LAG: ProblemKind.LAG,
+    AlertKind.LAG_GROWING: ProblemKind.LAG,
+}
+"""The raised alerts that are listed by themselves; the others have a line of their own kind."""
 
 
 class OpenProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,9 +124,8 @@ def _of_hanging(line: HangingLine) -> OpenProblem:
 
 
 def _of_alert(alert: Alert) -> OpenProblem:
-    is_observer = alert.kind is not AlertKind.TRANSACTION_OPEN
     return OpenProblem(
-        kind=ProblemKind.OBSERVER if is_observer else ProblemKind.OPEN_TRANSACTION,
+        kind=OF_CLUSTERS[alert.kind],
         severity=NeedSeverity.STOPPED if alert.kind is AlertKind.OBSERVER_BLIND else NeedSeverity.DEGRADED,
         sentence=alert.sentence,
         page=alert.page,

@@ -67,6 +67,15 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     end_reason: str | None = None
 
 
+class RestingGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The group of a pipeline that a user has paused, is draining, or has stopped. is_over: its run has ended."""
+
+    kafka_cluster_id: str
+    group: str
+    pipeline: str
+    is_over: bool
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """`revision` is the goal of every instance; an instance with another one waits for its turn of the bounce.
 

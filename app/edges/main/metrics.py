@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
@@ -12,6 +13,8 @@ from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.service import feed as fencing_feed
 from app.core.hanging.pending import pending_holds
 from app.core.hanging.report import SearchReport
+from app.core.lag.movement import LagState
+from app.core.lag.report import LagReport
 from app.core.observing.snapshot import ReadingPhase, Snapshot, SnapshotSource
 from app.core.overview import service as overview
 from app.core.overview.service import PipelineLine
@@ -21,6 +24,9 @@ from app.core.runs.series import RunTotals
 from app.core.runs.store.tasks import TaskStore
 from app.core.wiring import Wiring
 from app.kit.errors import FencelineError
+
+MOST_GROUPS = 1_000
+"""The most groups of a cluster with metrics of lag: each has nine time series."""
 
 
 async def exposition(wiring: Wiring) -> bytes:
@@ -35,6 +41,7 @@ async def exposition(wiring: Wiring) -> bytes:
     snapshots = wiring.observations.all()
     _journals(registry, snapshots, now_ms=now_ms)
     _double_processing(registry, snapshots)
+    _lag(registry, wiring.lags.reports(), now_ms=now_ms)
     _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
     _blocked(registry, wiring.observations.blocked(), now_ms=now_ms)
     _dead_tasks(registry, wiring.dead_ends(), wiring.dead_members())
@@ -189,6 +196,40 @@ def _hanging(
         held_back.labels(report.cluster).set(report.held_back)
         asked.labels(report.cluster).inc(report.asked)
         took.labels(report.cluster).set(report.sweep_took_ms / 1000)
+
+
+def _lag(registry: CollectorRegistry, reports: Sequence[LagReport], *, now_ms: int) -> None:
+    """Add the lag of each cluster's groups, of those with the greatest lag if there are more than MOST_GROUPS."""
+    each = ["cluster", "group"]
+    records = Gauge(
+        "fenceline_group_lag_records", "Records between committed offsets and ends", each, registry=registry
+    )
+    seconds = Gauge("fenceline_group_lag_seconds", "Age of the oldest unread record", each, registry=registry)
+    state = Gauge("fenceline_group_lag_state", "1 for the group's state", [*each, "state"], registry=registry)
+    left_out, silent, age = (
+        Gauge(f"fenceline_lag_{name}", words, ["cluster"], registry=registry)
+        for name, words in (
+            ("groups_left_out", "Groups with less lag than the others, without metrics of their own"),
+            ("silent_partitions", "Partitions of groups whose leader does not answer"),
+            ("report_age_seconds", "Time since the ends of partitions were asked last"),
+        )
+    )
+    for report in reports:
+        if report.at_ms < 0:
+            continue
+        shown = heapq.nlargest(
+            MOST_GROUPS, report.groups.values(), key=lambda one: (one.lag_ms or 0, one.lag_records or 0)
+        )
+        for one in shown:
+            if one.lag_records is not None:
+                records.labels(report.cluster, one.group).set(one.lag_records)
+            if one.lag_ms is not None:
+                seconds.labels(report.cluster, one.group).set(one.lag_ms / 1000)
+            for each_state in LagState:
+                state.labels(report.cluster, one.group, each_state.name.lower()).set(one.state is each_state)
+        left_out.labels(report.cluster).set(len(report.groups) - len(shown))
+        silent.labels(report.cluster).set(report.silent)
+        age.labels(report.cluster).set(max(0, now_ms - report.at_ms) / 1000)
 
 
 def _dead_tasks(

@@ -18,6 +18,7 @@ from app.core.ids import tones as transactions_tones
 from app.core.ids.pages import imports as id_imports
 from app.core.ids.pages import registry as id_registry
 from app.core.journals import tones as journals_tones
+from app.core.lag import tones as lag_tones
 from app.core.mappings import pages as mappings
 from app.core.observing import tones as observing_tones
 from app.core.observing.pages import groups, transactions
@@ -54,6 +55,7 @@ for _router in placed(_CORE, [(routes.after, routes.routers) for product in PROD
 for _tones in (
     fencing_events_tones,
     journals_tones,
+    lag_tones,
     observing_tones,
     runs_tones,
     stuck_tones,

@@ -21,6 +21,9 @@ from app.core.clusters.surveys import Surveys
 from app.core.fencing.loop import FencingRecorder
 from app.core.hanging.loops.searches import HangingSearch
 from app.core.ids.loop import IdCensus
+from app.core.lag.fold_files import LagFiles
+from app.core.lag.loops.sampler import LagSampler
+from app.core.lag.service import Lags
 from app.core.observing.fold_files import FoldFiles
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.loops.observer import Observer
@@ -91,6 +94,7 @@ class Server:
         self._surveys = Surveys(brokers, self._clock)
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
+        self._lags = Lags()
         # Every server observes and records its own view: the lock of such a loop is its own.
         self._where = f"{socket.gethostname()}:{settings.state_dir}"
         self._fencing = FencingRecorder(
@@ -143,6 +147,7 @@ class Server:
             changes=self._changes,
             observations=self._observations,
             surveys=self._surveys,
+            lags=self._lags,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health.of_parts,
             users_url=users_url,
@@ -195,10 +200,13 @@ class Server:
         watch = AlertWatch(
             unit_of_work=self._database.unit_of_work,
             observations=self._observations,
+            lags=self._lags,
             clock=self._clock,
             bounds=AlertBounds(
                 transaction_open=timedelta(seconds=self._settings.alert_transaction_open_s),
                 observer=timedelta(seconds=self._settings.alert_observer_s),
+                lag_s=self._settings.alert_lag_s,
+                lag_growing_s=self._settings.alert_lag_growing_s,
             ),
         )
         census = IdCensus(unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock)
@@ -209,7 +217,17 @@ class Server:
             clock=self._clock,
             where=self._where,
         )
-        return [self._observer, self._fencing, watch, census, blocked]
+        lag = LagSampler(
+            unit_of_work=self._database.unit_of_work,
+            brokers=self._search_brokers(),
+            transactions=self._transactions,
+            observations=self._observations,
+            lags=self._lags,
+            store=LagFiles(self._settings.state_dir / "lag"),
+            clock=self._clock,
+            where=self._where,
+        )
+        return [self._observer, self._fencing, watch, census, blocked, lag]
 
     def _make_observer(self) -> Observer:
         settings = self._settings
@@ -230,15 +248,19 @@ class Server:
             save_every_s=settings.observer_save_s,
         )
 
+    def _search_brokers(self) -> KafkaSearch:
+        settings = self._settings
+        return KafkaSearch(
+            environment=os.environ,
+            secrets_dir=settings.secrets_dir,
+            allowed_addresses=settings.allowed_broker_addresses,
+        )
+
     def _make_search(self) -> HangingSearch:
         settings = self._settings
         return HangingSearch(
             unit_of_work=self._database.unit_of_work,
-            brokers=KafkaSearch(
-                environment=os.environ,
-                secrets_dir=settings.secrets_dir,
-                allowed_addresses=settings.allowed_broker_addresses,
-            ),
+            brokers=self._search_brokers(),
             observations=self._observations,
             clock=self._clock,
             where=self._where,

@@ -10,10 +10,12 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from app.core.clusters.partition import Partition
 from app.core.journals import group_records
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_groups import CommittedOffset, LiveGroup
-from app.core.observing.group_list import members_of
+from app.core.lag.report import PartitionLag
+from app.core.observing.group_list import GroupSort, in_order, members_of
 from app.edges.kafka.cli.cluster import DirectClocks, DirectCluster, Within, now_ms
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, answered
 from app.edges.kafka.transactions.journals import ask_group_coordinators, catch_up_groups
@@ -22,6 +24,7 @@ from app.kit.cli.errors import CommandError
 from app.kit.cli.output import AsJson, Watch, present, state, table
 from app.kit.errors import BrokerUnreachableError, UnavailableError
 from app.kit.words import count, duration, number
+from app.products.direct.lag import DirectLag, lag_columns, partition_columns
 from app.products.direct.operations import RegisteredCluster, check_named
 from app.products.direct.served import ServedCluster, group_detail, groups_table, members_table
 
@@ -71,6 +74,9 @@ def groups(
     only_pending: Annotated[
         bool, typer.Option("--pending", help="Only groups with pending offsets of an open transaction.")
     ] = False,
+    sort: Annotated[GroupSort, typer.Option(help="Order: by name, or the greatest lag or the worst state first.")] = (
+        GroupSort.NAME
+    ),
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of groups.")] = 200,
     timeout: Within = 60.0,
     bootstrap_server: BootstrapServer = None,
@@ -79,7 +85,7 @@ def groups(
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
-    """Groups: generation or epoch, state, members, committed and pending offsets."""
+    """Groups: lag in records and time, generation or epoch, state, members, committed and pending offsets."""
     check_named(bootstrap_server, config, cluster)
     if cluster is not None:
         of_server = ServedCluster(connect(), cluster)
@@ -88,50 +94,59 @@ def groups(
             present(one, group_detail, as_json=as_json, watch_it=watch_it)
             return
         pending = "true" if only_pending else None
-        listed = partial(of_server.list, "groups", limit=limit, search=match or None, has_pending=pending)
+        listed = partial(of_server.list, "groups", limit=limit, search=match or None, has_pending=pending, sort=sort)
         present(listed, groups_table, as_json=as_json, watch_it=watch_it)
         return
 
     def is_wanted(name: str) -> bool:
         return name == group if group is not None else match in name
 
-    look = GroupLook(DirectCluster(bootstrap_server, config), timeout_s=timeout, is_wanted=is_wanted)
+    named = DirectCluster(bootstrap_server, config)
+    look = GroupLook(named, timeout_s=timeout, is_wanted=is_wanted)
+    lag = DirectLag(named)
 
     def read() -> list[LiveGroup]:
         found = answered(look.groups)
         if group is None:
-            return [one for _, one in sorted(found.items()) if one.pending or not only_pending]
+            chosen = {name: one for name, one in found.items() if one.pending or not only_pending}
+            lag.sample(list(chosen.values()))
+            lags = {name: known for name, one in chosen.items() if (known := lag.of(one)) is not None}
+            return in_order(chosen, lags, sort)
         if group not in found:
             raise CommandError(f"the group {group} was not found on this cluster ({look.source})")
+        lag.sample([found[group]])
         return [found[group]]
 
+    def remarks() -> str:
+        return "; ".join(filter(None, (look.remark, lag.remark)))
+
     def document(found: list[LiveGroup]) -> Any:
-        head = {"source": look.source, "remark": look.remark, "read_at_ms": now_ms()}
+        head = {"source": look.source, "remark": remarks(), "read_at_ms": now_ms()}
         if group is not None:
-            return {**head, **_document(found[0], is_whole=True)}
-        return {**head, "matching": len(found), "items": [_document(one) for one in found[:limit]]}
+            return {**head, **_document(found[0], lag, is_whole=True)}
+        return {**head, "matching": len(found), "items": [_document(one, lag) for one in found[:limit]]}
 
     def render(found: list[LiveGroup]) -> RenderableType:
-        source = f"from {look.source}{f'; {look.remark}' if look.remark else ''}"
+        source = f"from {look.source}{f'; {remarks()}' if remarks() else ''}"
         if group is not None:
-            return Group(_detail(found[0], now_ms()), Text(source, style="dim"))
+            return Group(_detail(found[0], lag, now_ms()), Text(source, style="dim"))
         said = f"{len(found[:limit])} of {count(len(found), 'group')}, {source}"
-        return Group(_table(found[:limit], now_ms()), Text(said, style="dim"))
+        return Group(_table(found[:limit], lag, now_ms()), Text(said, style="dim"))
 
     present(read, render, as_json=as_json, watch_it=watch_it, document=document)
 
 
-def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
+def _table(found: list[LiveGroup], lag: DirectLag, at_ms: int) -> RenderableType:
     return table(
-        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "REBALANCED"),
+        ("GROUP", "READING", "LAG#", "BEHIND#", "KIND", "STATE", "GENERATION#", "MEMBERS#", "PENDING#", "REBALANCED"),
         (
             (
                 one.group,
+                *lag_columns(lag, one),
                 one.kind,
                 state(one.state),
                 number(one.generation) if one.generation >= 0 else None,
                 number(one.member_count),
-                number(len(one.offsets)),
                 Text(str(len(one.pending)), style="yellow" if one.pending else "dim"),
                 f"{duration(at_ms - one.rebalances[-1].at_ms)} ago" if one.rebalances else None,
             )
@@ -141,7 +156,7 @@ def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
     )
 
 
-def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
+def _detail(one: LiveGroup, lag: DirectLag, at_ms: int) -> RenderableType:
     generation = f"generation {one.generation}" if one.generation >= 0 else "generation not known"
     head = Text.assemble(
         (one.group, "bold"),
@@ -149,12 +164,17 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
         state(one.state),
         f"  {one.kind} · {generation} · {count(one.member_count, 'member')}",
     )
+    rows = {row.at: row for row in lag.rows(one)}
     offsets = table(
-        ("TOPIC", "PARTITION#", "COMMITTED#", "PRODUCER", "TIME", "PENDING#", "PENDING PRODUCER"),
+        (
+            *("TOPIC", "PARTITION#", "READING", "LAG#", "BEHIND#", "LSO#", "END#"),
+            *("COMMITTED#", "PRODUCER", "TIME", "PENDING#", "PENDING PRODUCER"),
+        ),
         (
             (
                 topic,
                 str(partition),
+                *partition_columns(lag, rows, Partition(topic, partition)),
                 number(committed.commit.offset) if committed else None,
                 _producer(committed) if committed else None,
                 f"{duration(at_ms - committed.commit.commit_ms)} ago" if committed and one.is_from_journal else None,
@@ -206,7 +226,8 @@ def _producer(committed: CommittedOffset) -> str | None:
     return f"{committed.producer_id}:{committed.producer_epoch}" if committed.producer_id >= 0 else None
 
 
-def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
+def _document(one: LiveGroup, lag: DirectLag, *, is_whole: bool = False) -> dict[str, Any]:
+    total = lag.of(one)
     document: dict[str, Any] = {
         "group": one.group,
         "kind": str(one.kind),
@@ -215,12 +236,15 @@ def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
         "members": one.member_count,
         "committed": len(one.offsets),
         "pending": len(one.pending),
+        "lag": None if total is None else lag.document(total),
     }
     if is_whole:
         document["member_list"] = _members(one)
         document["not_decoded"] = one.not_decoded
+        rows = {row.at: row for row in lag.rows(one)}
         document["positions"] = [
             {
+                **_ends(rows.get(Partition(topic, partition)), lag),
                 "topic": topic,
                 "partition": partition,
                 "committed": None if committed is None else _offset(committed),
@@ -232,6 +256,12 @@ def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
             {"generation": each.number, "members": each.members, "at_ms": each.at_ms} for each in one.rebalances
         ]
     return document
+
+
+def _ends(row: PartitionLag | None, lag: DirectLag) -> dict[str, Any]:
+    if row is None:
+        return {"end": None, "last_stable_offset": None, "lag": None}
+    return {"end": row.end, "last_stable_offset": row.last_stable, "lag": lag.document(row)}
 
 
 def _offset(committed: CommittedOffset) -> dict[str, Any]:

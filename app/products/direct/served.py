@@ -13,7 +13,8 @@ from rich.text import Text
 
 from app.kit.cli.client import Client, as_record
 from app.kit.cli.output import ago, state, table
-from app.kit.words import count, duration, number
+from app.kit.words import count, duration, duration_s, number
+from app.products.direct.lag import state_text
 
 
 class ServedOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,26 @@ class ServedTransaction(msgspec.Struct, frozen=True, kw_only=True):
         return f"{one.pipeline} {one.kind if one.ordinal is None else f'{one.ordinal}.{one.task}'}"
 
 
+class ServedLag(msgspec.Struct, frozen=True, kw_only=True):
+    """The printed fields of a group's lag, and of its partitions'."""
+
+    state: str
+    lag_records: int | None
+    lag_s: float | None
+    lag_is_at_least: bool
+    blocked_records: int | None
+
+    @property
+    def seconds(self) -> str | None:
+        if self.lag_s is None:
+            return None
+        return f"{'≥ ' if self.lag_is_at_least and self.lag_s else ''}{duration_s(self.lag_s)}"
+
+    @property
+    def word(self) -> Text:
+        return state_text(self.state)
+
+
 class ServedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The printed fields of REST's answer about a group."""
 
@@ -57,6 +78,7 @@ class ServedGroup(msgspec.Struct, frozen=True, kw_only=True):
     stored_offsets: int
     pending_offsets: int
     rebalanced_at: datetime | None
+    lag: ServedLag | None
 
 
 class ServedReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,15 +163,17 @@ def transaction_detail(found: dict[str, Any]) -> RenderableType:
 def groups_table(found: dict[str, Any]) -> RenderableType:
     groups = [as_record(item, ServedGroup) for item in found["items"]]
     shown = table(
-        ("GROUP", "KIND", "STATE", "GENERATION#", "MEMBERS#", "COMMITTED#", "PENDING#", "REBALANCED"),
+        ("GROUP", "READING", "LAG#", "BEHIND#", "KIND", "STATE", "GENERATION#", "MEMBERS#", "PENDING#", "REBALANCED"),
         (
             (
                 one.group,
+                None if one.lag is None else one.lag.word,
+                None if one.lag is None else number(one.lag.lag_records),
+                None if one.lag is None else one.lag.seconds,
                 one.kind,
                 state(one.state),
                 number(one.generation) if one.generation >= 0 else None,
                 number(one.members),
-                number(one.stored_offsets),
                 Text(str(one.pending_offsets), style="yellow" if one.pending_offsets else "dim"),
                 ago(one.rebalanced_at),
             )
@@ -180,7 +204,30 @@ def group_detail(found: dict[str, Any]) -> RenderableType:
         empty=found.get("not_decoded") or "No committed offsets.",
     )
     members = members_table(found["member_list"])
-    return Group(head, Text(count(one.members, "member")), members, offsets, _source(found))
+    lag = "" if one.lag is None else f" · lag {number(one.lag.lag_records)}, {one.lag.seconds or 'time not known'}"
+    said = Text.assemble(count(one.members, "member"), lag, " · " if one.lag else "", one.lag.word if one.lag else "")
+    return Group(head, said, _lag_table(found["lag_partitions"]), members, offsets, _source(found))
+
+
+def _lag_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
+    return table(
+        ("TOPIC", "PARTITION#", "READING", "LAG#", "BEHIND#", "COMMITTED#", "LSO#", "END#", "ADVANCED"),
+        (
+            (
+                at["topic"],
+                str(at["partition"]),
+                (lag := as_record(at, ServedLag)).word,
+                number(lag.lag_records),
+                lag.seconds,
+                number(at["committed"]),
+                number(at["last_stable_offset"]),
+                number(at["end"]),
+                ago(None if at["advanced_at"] is None else datetime.fromisoformat(at["advanced_at"])),
+            )
+            for at in rows
+        ),
+        empty="No lag: the group has no committed offsets.",
+    )
 
 
 def members_table(members: Sequence[dict[str, Any]]) -> RenderableType:

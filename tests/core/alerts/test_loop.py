@@ -19,6 +19,7 @@ from app.core.clocks.clock_offset import ClockOffset
 from app.core.hanging import service as hanging
 from app.core.hanging.hanging_transaction import HangingEnding, HangingOutcome
 from app.core.journals.live_transactions import LiveTransaction
+from app.core.lag.service import Lags
 from app.core.observing.live_cluster import JOURNALS
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
@@ -40,12 +41,15 @@ class Clock:
         return self._plane.now
 
 
-def watch_of(plane: ControlPlane, observations: Observations) -> AlertWatch:
+def watch_of(
+    plane: ControlPlane, observations: Observations, lags: Lags | None = None, *, lag_s: tuple[str, ...] = ()
+) -> AlertWatch:
     return AlertWatch(
         unit_of_work=plane.database.unit_of_work,
         observations=observations,
+        lags=lags or Lags(),
         clock=Clock(plane),
-        bounds=AlertBounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60)),
+        bounds=AlertBounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60), lag_s=lag_s),
     )
 
 

@@ -8,6 +8,9 @@ from app.core.blocked.diagnosis import AdviceVerdict, AnswerSource, Diagnosis, E
 from app.core.blocked.facts import GroupFacts, GroupPosition, LogEnds, PartitionFacts, PendingOffset, Refused
 from app.core.blocked.group_diagnosis import diagnose_group
 from app.core.blocked.stretch import LogStretch
+from app.core.clusters.partition import Partition
+from app.core.lag.movement import LagState
+from app.core.lag.report import PartitionLag
 from tests.core.blocked.answers import NOW_MS, asked, held, known, opened, read_through
 
 
@@ -41,6 +44,20 @@ def test_group_with_readable_lag_is_behind() -> None:
     assert found.verdict is AdviceVerdict.BEHIND
     assert found.headline == (
         "5 records of orders-0 are readable and not committed. 4 more offsets are behind an open transaction."
+    )
+
+
+def test_group_that_is_behind_and_moves_is_healthy() -> None:
+    """A consumer is always some records behind: that is no reason to look at it."""
+    position = GroupPosition(partition=held(known()), committed=4, ahead=LogStretch(4, 10, records=5, markers=1))
+    moving = PartitionLag(at=Partition("orders", 0), state=LagState.HEALTHY, committed=4, lag_records=37, rate=400.0)
+    context = msgspec.structs.replace(asked(), lag={moving.at: moving})
+    found = diagnose_group(group(position), context)
+    assert only(found).verdict is AdviceVerdict.FREE
+    assert found.headline == "billing is healthy: 37 records behind, reading 400/s."
+    slow = msgspec.structs.replace(moving, state=LagState.SLOW)
+    assert only(diagnose_group(group(position), msgspec.structs.replace(context, lag={slow.at: slow}))).verdict is (
+        AdviceVerdict.BEHIND
     )
 
 

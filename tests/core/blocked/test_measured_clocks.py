@@ -17,6 +17,7 @@ from app.core.clocks.broker_clocks import BrokerClocks
 from app.core.clocks.clock_offset import ClockOffset
 from app.core.clusters.brokers import Connection
 from app.core.clusters.partition import Partition
+from app.core.lag.service import Lags
 from app.core.observing.service.observations import Observations
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
 
@@ -82,6 +83,7 @@ async def explained(plane: ControlPlane, brokers: OlderBrokers, observations: Ob
         target="orders:0",
         kind=None,
         observations=observations,
+        lags=Lags(),
         clock=PlaneClock(plane),
     )
     (one,) = found.partitions

@@ -13,6 +13,7 @@ from app.core.blocked.diagnosis import AdviceVerdict, Diagnosis
 from app.core.blocked.service import operating
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
+from app.core.lag.service import Lags
 from app.core.observing.service.observations import Observations
 from app.core.runs.task import TaskState
 from app.edges.embedded.kafka import KafkaCluster
@@ -71,7 +72,14 @@ def leave_open(kafka: KafkaCluster, make_topic: MakeTopic) -> LeaveOpen:
 
 async def explained(plane: ControlPlane, topic: str) -> Diagnosis:
     found = await operating.explain(
-        plane.uow, BROKERS, cluster=CLUSTER, target=f"{topic}:0", kind=None, observations=OFF, clock=PlaneClock(plane)
+        plane.uow,
+        BROKERS,
+        cluster=CLUSTER,
+        target=f"{topic}:0",
+        kind=None,
+        observations=OFF,
+        lags=Lags(),
+        clock=PlaneClock(plane),
     )
     (one,) = found.partitions
     return one

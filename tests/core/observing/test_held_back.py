@@ -34,7 +34,7 @@ class Asked:
         self.is_away = False
         self.held = HeldBack(monotonic=lambda: self.now_s)
 
-    async def offsets(
+    async def offsets_of_each(
         self, connection: Mapping[str, str], partitions: Collection[Partition], **_: Any
     ) -> dict[Partition, PartitionOffsets]:
         self.asked += 1

@@ -23,7 +23,7 @@ from tests.support.observing import NOW_MS, cluster, generation_batch, hear, sta
 class Ends:
     """Brokers where 1,204 offsets of every partition wait."""
 
-    async def offsets(
+    async def offsets_of_each(
         self, connection: Mapping[str, str], partitions: Collection[Partition], **_: Any
     ) -> dict[Partition, PartitionOffsets]:
         return {at: PartitionOffsets(earliest=0, last_stable=10, high_watermark=1_214) for at in partitions}

@@ -12,6 +12,7 @@ import yaml
 
 from app.core.fencing.fencing_event import FencingCause
 from app.core.hanging.report import SearchReport
+from app.core.lag.movement import LagState
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import ReadingPhase
 from app.core.wiring import Wiring
@@ -28,6 +29,7 @@ WORDS = {
     "phase": set(ReadingPhase),
     "is_fencing": {"true", "false"},
     "outcome": {"committed", "aborted"},
+    "state": {state.name.lower() for state in LagState},
     "end": {*AuditVerdict, *ENDED},
 }
 """The values of a label; a rule with another one would never fire."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from app.core.access.command import Command
 from app.core.access.service import command_log
 from app.core.blocked.brokers import TransactionBrokers
-from app.core.blocked.diagnosis import DiagnosisKind, Explanation
+from app.core.blocked.diagnosis import Asked, DiagnosisKind, Explanation
 from app.core.blocked.ending import EndingPlan, EndPlan
 from app.core.blocked.service import ending, explaining
 from app.core.blocked.service.ending import EndedTransaction, FenceResult
@@ -19,6 +22,7 @@ from app.core.fencing.cases import case_of_command
 from app.core.fencing.evidence import CommandVerb, CommandWord
 from app.core.fencing.fencing_event import Case
 from app.core.fencing.service.events import record_cases
+from app.core.lag.service import Lags
 from app.core.observing.service.observations import Observations
 from app.kit.access import Principal, Verb, require
 from app.kit.clock import Clock
@@ -34,13 +38,25 @@ async def explain(
     target: str,
     kind: DiagnosisKind | None,
     observations: Observations,
+    lags: Lags,
     clock: Clock,
 ) -> Explanation:
-    """Explain why a group, or the consumers of a topic or partition, are blocked. Raises NotFoundError."""
+    """Explain why a group, or the consumers of a topic or partition, are blocked. Raises NotFoundError.
+
+    A group that is behind and whose commits advance is not called blocked.
+    """
     entry = await _entry(unit_of_work, cluster)
-    return await explaining.explain(
-        brokers, entry.connection(), target, ask_of(unit_of_work, observations, entry, clock), kind=kind
-    )
+    ask_owners = ask_of(unit_of_work, observations, entry, clock)
+    live = observations.of(cluster).groups.get(target)
+
+    async def ask(ids: Collection[str]) -> Asked:
+        asked = await ask_owners(ids)
+        if live is None:
+            return asked
+        found = await lags.of_group(entry, live, live={}, now_ms=asked.now_ms)
+        return msgspec.structs.replace(asked, lag={one.at: one for one in found.rows})
+
+    return await explaining.explain(brokers, entry.connection(), target, ask, kind=kind)
 
 
 async def preview_fence(

@@ -11,13 +11,21 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
+from app.core.clusters.cluster import Cluster as RegisteredCluster
+from app.core.clusters.partition import Partition
 from app.core.double_processing.overlap import overlaps_of
 from app.core.fencing.fencing_event import FencingKind
 from app.core.fencing.record import kept_id
 from app.core.fencing.service.feed import FencingLine, GroupFencings
 from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState, LiveGroup
 from app.core.journals.query_marker import marker_of
-from app.core.observing.group_list import GroupQuery, members_of
+from app.core.lag.book import positions_of
+from app.core.lag.movement import LagState
+from app.core.lag.report import LagReport
+from app.core.lag.service import MOST_LIVE, LiveEnds
+from app.core.lag.wording import sampling_of
+from app.core.observing.group_list import GroupQuery, GroupSort, members_of
+from app.core.observing.pages.lag import lag_of, lag_row
 from app.core.observing.pages.listing import ListSelection
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
@@ -31,7 +39,7 @@ from app.kit.errors import NotFoundError
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.paging import AfterName
-from app.kit.web.pages.screen import Look, Screen
+from app.kit.web.pages.screen import Look, Screen, url_of
 from app.kit.web.pages.shared_looks import OBSERVED
 from app.kit.web.pages.timeline import Point, Timeline, timeline_of
 from app.kit.words import moment
@@ -52,11 +60,18 @@ _KIND_WORDS = {
 }
 _KINDS = (("", "any"), *((kind.value, words) for kind, words in _KIND_WORDS.items()))
 _PENDING = (("", "any"), ("yes", "pending"), ("no", "none pending"))
+_LAGS = (("", "any"), *((state.value, state.value) for state in LagState))
+_SORTS = (
+    (GroupSort.NAME.value, "by name"),
+    (GroupSort.LAG_STATE.value, "worst state first"),
+    (GroupSort.LAG.value, "most lag first"),
+    (GroupSort.LAG_TIME.value, "longest lag first"),
+)
 
 
 class GroupSelection(ListSelection):
     path = ("groups",)
-    fields = ("state", "kind", "pending")
+    fields = ("state", "kind", "pending", "lag", "sort")
 
     def __init__(
         self,
@@ -65,12 +80,21 @@ class GroupSelection(ListSelection):
         state: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _STATES))] = "",
         kind: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _KINDS))] = "",
         pending: Annotated[str, Query(pattern=r"^(yes|no)?$")] = "",
+        lag: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _LAGS))] = "",
+        sort: GroupSort = GroupSort.NAME,
         after: AfterName = None,
     ) -> None:
         super().__init__(cluster, search, after)
         self.state = state
         self.kind = kind
         self.pending = pending
+        self.lag = lag
+        self.sort = sort
+
+    def sorted_by(self, cluster: str, sort: str) -> str:
+        """Return the address of the first page of the same list in another order."""
+        chosen = {name: getattr(self, name) or None for name in ("search", *self.fields)}
+        return url_of(*self.path, cluster=cluster, **(chosen | {"sort": sort}))
 
     def query(self) -> GroupQuery:
         return GroupQuery(
@@ -78,6 +102,8 @@ class GroupSelection(ListSelection):
             states=frozenset({GroupState(self.state)}) if self.state else frozenset(),
             kinds=frozenset({GroupKind(self.kind)}) if self.kind else frozenset(),
             has_pending=None if not self.pending else self.pending == "yes",
+            lag_states=frozenset({LagState(self.lag)}) if self.lag else frozenset(),
+            sort=self.sort,
         )
 
 
@@ -87,22 +113,37 @@ WantedDep = Annotated[GroupSelection, Depends()]
 def looking_at_list(wiring: Wiring, wanted: GroupSelection) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        context = await wanted.form(uow, {"state": _STATES, "kind": _KINDS, "pending": _PENDING})
+        choices = {"state": _STATES, "kind": _KINDS, "pending": _PENDING, "lag": _LAGS, "sort": _SORTS}
+        context = await wanted.form(uow, choices)
         cluster = context["cluster"]
         shown = Screen(template="groups/list", title="Groups", context=context, concerns=frozenset())
         if not cluster:
             return shown
         snapshot = wiring.observations.of(cluster)
         found = await groups.list_groups(
-            uow, wiring.observations, cluster=cluster, query=wanted.query(), after=wanted.after, limit=PAGE_SIZE
+            uow,
+            wiring.observations,
+            wiring.lags,
+            cluster=cluster,
+            query=wanted.query(),
+            after=wanted.after,
+            limit=PAGE_SIZE,
         )
+        now_ms = int(now.timestamp() * 1000)
         context |= {
-            **wanted.page(cluster, found, [row_of(group) for group in found.items]),
+            **wanted.page(cluster, found, [_listed(group, found.lag) for group in found.items]),
+            "sorts": {sort.value: wanted.sorted_by(cluster, sort.value) for sort in GroupSort},
+            "sampling": sampling_of(found.lag, now_ms=now_ms) if found.items else "",
             "reading": reading_of(snapshot, snapshot.group_journal, now=now),
         }
         return replace(shown, concerns=frozenset({notice_of(cluster)}), rhythm=OBSERVED)
 
     return look
+
+
+def _listed(group: LiveGroup, report: LagReport) -> Mapping[str, Any]:
+    total = report.groups.get(group.group)
+    return {**row_of(group), "lag": None if total is None else lag_row(total)}
 
 
 def row_of(group: LiveGroup) -> Mapping[str, Any]:
@@ -120,8 +161,12 @@ def row_of(group: LiveGroup) -> Mapping[str, Any]:
     }
 
 
-def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
+def looking_at_one(wiring: Wiring, cluster: str, name: str, *, is_each: bool = False) -> Look:
     fencings = GroupFencings(cluster=cluster, group=name)
+
+    async def ask_ends(entry: RegisteredCluster, group: LiveGroup) -> Mapping[Partition, LiveEnds]:
+        # No view waits for brokers: it has the newest answers, and requests the next ones.
+        return wiring.held_back.ends_of(wiring.brokers, entry, sorted(positions_of(group))[:MOST_LIVE])
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
@@ -131,6 +176,8 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
             "cluster": cluster,
             "name": name,
             "reading": reading_of(snapshot, snapshot.group_journal, now=now),
+            "lag": None,
+            "sampling": "",
         }
         shown = Screen(
             template="groups/detail",
@@ -140,14 +187,19 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
             rhythm=OBSERVED,
         )
         try:
-            found = await groups.get_group(uow, wiring.observations, cluster=cluster, group=name)
+            found = await groups.get_group(
+                uow, wiring.observations, wiring.lags, cluster=cluster, group=name, ask_ends=ask_ends, now=now
+            )
         except NotFoundError as error:
             # It may appear: the page stays and is refreshed.
             return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
         group, ids = found.group, tuple(sorted(set(found.transactional_ids.values())))
         fenced = await fencings.newest(uow, transactional_ids=ids, now=now)
+        report = wiring.lags.report_of(cluster)
         context |= {
             "row": row_of(group),
+            "lag": None if found.lag is None else lag_of(found.lag, is_each=is_each),
+            "sampling": sampling_of(report, now_ms=int(now.timestamp() * 1000)),
             "not_decoded": group.not_decoded,
             "protocol": None if group.classic is None else group.classic.protocol,
             "leader": None if group.classic is None else group.classic.leader,
@@ -220,6 +272,13 @@ async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: Wan
 
 @router.get("/groups/group")
 @router.get("/groups/group/stream")
-async def show(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, name: Name) -> Response:
+async def show(
+    request: Request,
+    wiring: WiringDep,
+    by: Viewer,
+    cluster: Cluster,
+    name: Name,
+    partitions: Annotated[str, Query(pattern="^(each)?$")] = "",
+) -> Response:
     """The name is not in the path: Kafka allows slashes in it."""
-    return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, name))
+    return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, name, is_each=partitions == "each"))

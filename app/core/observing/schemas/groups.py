@@ -10,7 +10,9 @@ from pydantic import Field
 from app.core.journals.live_groups import CommittedOffset, GroupKind, GroupState
 from app.core.journals.live_groups import LiveGroup as DomainGroup
 from app.core.journals.query_marker import marker_of
+from app.core.lag.report import GroupLag
 from app.core.observing import group_list
+from app.core.observing.schemas.lag import Lag, LagAt, LagOfPartition, LagSampling, history_of, partitions_of
 from app.core.observing.schemas.reading import JournalReading, PartitionsOfTopic, or_none
 from app.core.observing.service.groups import GroupDetail as DomainGroupDetail
 from app.core.observing.snapshot import SnapshotSource
@@ -31,10 +33,11 @@ class Group(Answer):
         SnapshotSource,
         Field(description="admin_calls: its coordinator's answer, without history and classic generation."),
     ]
+    lag: Annotated[Lag | None, Field(description="null: not sampled, or no committed offset.")]
 
     @classmethod
-    def of_live(cls, group: DomainGroup) -> Group:
-        return cls.model_validate(_group(group))
+    def of_live(cls, group: DomainGroup, lag: GroupLag | None) -> Group:
+        return cls.model_validate(_group(group, lag))
 
 
 class Member(Answer):
@@ -79,6 +82,8 @@ class GroupDetail(Group):
     rebalances: Annotated[list[Rebalance], Field(description="The newest ones, oldest first.")]
     offsets_aborted: Annotated[int, Field(description="Pending offsets that were aborted.")]
     not_decoded: Annotated[str, Field(description="The part that is not decoded for this kind; empty: none.")]
+    lag_partitions: Annotated[list[LagOfPartition], Field(description="The leaders are asked for this answer.")]
+    lag_history: Annotated[list[LagAt], Field(description="Of 24 hours, oldest first; null: a gap.")]
     reading: JournalReading
 
     @classmethod
@@ -102,7 +107,7 @@ class GroupDetail(Group):
         stored = [offset(*at, found, is_pending=False) for at, found in sorted(group.offsets.items())]
         pending = [offset(*at[:2], found, is_pending=True) for at, found in sorted(group.pending.items())]
         return cls(
-            **_group(group),
+            **_group(group, None if detail.lag is None else detail.lag.total),
             protocol=None if group.classic is None else group.classic.protocol,
             leader=None if group.classic is None else group.classic.leader,
             member_list=[
@@ -125,6 +130,8 @@ class GroupDetail(Group):
             ],
             offsets_aborted=group.offsets_aborted,
             not_decoded=group.not_decoded,
+            lag_partitions=partitions_of(detail.lag),
+            lag_history=history_of(detail.lag),
             reading=JournalReading.of_status(detail.journal, now=now),
         )
 
@@ -133,10 +140,11 @@ class GroupList(Answer):
     items: list[Group]
     next_cursor: str | None
     matching: Annotated[int, Field(description="The number of results on all pages.")]
+    lag_sampling: LagSampling
     reading: JournalReading
 
 
-def _group(group: DomainGroup) -> dict[str, Any]:
+def _group(group: DomainGroup, lag: GroupLag | None) -> dict[str, Any]:
     return {
         "group": group.group,
         "kind": group.kind,
@@ -146,5 +154,6 @@ def _group(group: DomainGroup) -> dict[str, Any]:
         "stored_offsets": len(group.offsets),
         "pending_offsets": len(group.pending),
         "rebalanced_at": moment(group.rebalances[-1].at_ms) if group.rebalances else None,
+        "lag": Lag.of_group(lag),
         "source": SnapshotSource.JOURNAL if group.is_from_journal else SnapshotSource.ADMIN_CALLS,
     }

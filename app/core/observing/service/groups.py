@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 
 import msgspec
 
+from app.core.clusters.cluster import Cluster
+from app.core.clusters.partition import Partition
 from app.core.clusters.store import ClusterStore
 from app.core.double_processing.overlap import producers_of
 from app.core.fencing.cases import generations_of
 from app.core.fencing.evidence import GroupRecord
 from app.core.fencing.record import GroupLosses
 from app.core.journals.live_groups import LiveGroup
+from app.core.lag.book import positions_of
+from app.core.lag.report import LagReport
+from app.core.lag.service import GroupLagDetail, Lags, LiveEnds
 from app.core.observing import group_list
 from app.core.observing.group_list import GroupQuery
 from app.core.observing.service.observations import Observations
@@ -22,51 +29,85 @@ from app.kit.storable import storable_text
 
 
 class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
+    """lag: of all groups whose lag is sampled."""
+
     items: tuple[LiveGroup, ...]
     next_cursor: str | None
     matching: int
     journal: JournalStatus
+    lag: LagReport
 
 
 class GroupDetail(msgspec.Struct, frozen=True, kw_only=True):
-    """transactional_ids: by producer id, of pending and stored offsets of the group, and of its findings."""
+    """transactional_ids: by producer id, of pending and stored offsets of the group, and of its findings.
+
+    lag: None without a position.
+    """
 
     group: LiveGroup
     transactional_ids: dict[int, str]
     journal: JournalStatus
+    lag: GroupLagDetail | None
 
 
 async def list_groups(
     uow: UnitOfWork,
     observations: Observations,
+    lags: Lags,
     *,
     cluster: str,
     query: GroupQuery,
     after: str | None = None,
     limit: int = 50,
 ) -> GroupPage:
-    """Return one page, by name. Raises NotFoundError for an unknown cluster, InvalidError."""
+    """Return one page. Raises NotFoundError for an unknown cluster, InvalidError."""
     await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
-    found = await asyncio.to_thread(group_list.select, snapshot.groups, query, after=after, limit=limit)
+    report = lags.report_of(cluster)
+    found = await asyncio.to_thread(
+        group_list.select, snapshot.groups, query, lags=report.groups, after=after, limit=limit
+    )
     return GroupPage(
         items=tuple(snapshot.clocks.group_ours(one) for one in found.items),
         next_cursor=found.next_cursor,
         matching=found.matching,
         journal=snapshot.group_journal,
+        lag=report,
     )
 
 
-async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str, group: str) -> GroupDetail:
+AskEnds = Callable[[Cluster, LiveGroup], Awaitable[Mapping[Partition, LiveEnds]]]
+"""Return newer ends of the group's partitions than those of the samples."""
+
+
+async def get_group(
+    uow: UnitOfWork,
+    observations: Observations,
+    lags: Lags,
+    *,
+    cluster: str,
+    group: str,
+    ask_ends: AskEnds,
+    now: datetime,
+) -> GroupDetail:
     """Raises NotFoundError, with the problem of the reading, if there is one."""
-    await uow.of(ClusterStore).get(cluster)
+    entry = await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     live = snapshot.groups.get(group)
     if live is None:
         why = f"; {snapshot.group_journal.problem}" if snapshot.group_journal.problem else ""
         raise NotFoundError(f"no group {group} is known on {cluster}{why}")
     found = await _transactional_ids(snapshot, live)
-    return GroupDetail(group=snapshot.clocks.group_ours(live), transactional_ids=found, journal=snapshot.group_journal)
+    lag = None
+    if positions_of(live):
+        ends = await ask_ends(entry, live)
+        lag = await lags.of_group(entry, live, live=ends, now_ms=int(now.timestamp() * 1000))
+    return GroupDetail(
+        group=snapshot.clocks.group_ours(live),
+        transactional_ids=found,
+        journal=snapshot.group_journal,
+        lag=lag,
+    )
 
 
 async def losses_of(observations: Observations, *, cluster: str | None, group: str) -> GroupLosses:

@@ -1,4 +1,4 @@
-"""Count blocked records by partition, while a page shows them.
+"""Ask for the ends of partitions while a page shows them, and count blocked records.
 
 A view never waits for brokers: it gets the last answer, and triggers a request for the next one.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import Brokers, PartitionOffsets
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
@@ -24,10 +25,13 @@ _KEPT_S = 10.0
 
 
 class _Question(msgspec.Struct):
-    """One set of partitions. ends: the newest answer; held: the result of it and the one before."""
+    """One set of partitions. answers: the newest; ends: those that are no refusals; held: their result with the ones
+    before.
+    """
 
     next_at: float
     answered_at: float = 0.0
+    answers: Mapping[Partition, PartitionOffsets | Refused] = {}
     ends: Mapping[Partition, PartitionOffsets] = {}
     held: Mapping[Partition, int] = {}
 
@@ -49,12 +53,24 @@ class HeldBack:
 
         So records that are just being written do not count. A partition without an answer is missing.
         """
+        question = self._asked(brokers, cluster, partitions)
+        return {} if question is None else question.held
+
+    def ends_of(
+        self, brokers: Brokers, cluster: Cluster, partitions: Collection[Partition]
+    ) -> Mapping[Partition, PartitionOffsets | Refused]:
+        """Return the newest ends; empty before the first answer, and while the cluster does not answer."""
+        question = self._asked(brokers, cluster, partitions)
+        return {} if question is None else question.answers
+
+    def _asked(self, brokers: Brokers, cluster: Cluster, partitions: Collection[Partition]) -> _Question | None:
+        """Request the next answer if it is time. Return the newest one; None without a current one."""
         now = self._monotonic()
         for key, question in list(self._questions.items()):
             if now - max(question.next_at, question.answered_at) > _KEPT_S:
                 del self._questions[key]
         if not partitions:
-            return {}
+            return None
         key = (cluster.name, frozenset(partitions))
         question = self._questions.setdefault(key, _Question(next_at=now))
         if now >= question.next_at:
@@ -62,7 +78,7 @@ class HeldBack:
             task = asyncio.create_task(self._ask(brokers, cluster, key[1], question))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-        return question.held if now - question.answered_at <= _KEPT_S else {}
+        return question if now - question.answered_at <= _KEPT_S else None
 
     async def settled(self) -> None:
         """Wait until every request has its answer."""
@@ -78,13 +94,14 @@ class HeldBack:
         self, brokers: Brokers, cluster: Cluster, partitions: frozenset[Partition], question: _Question
     ) -> None:
         try:
-            ends = await brokers.offsets(cluster.connection(), partitions, timeout_s=_TIMEOUT_S)
+            answers = await brokers.offsets_of_each(cluster.connection(), partitions, timeout_s=_TIMEOUT_S)
         except FencelineError:
             # The page shows dashes; the cluster's own page has the problem.
-            question.ends, question.held = {}, {}
+            question.answers, question.ends, question.held = {}, {}, {}
             question.next_at = self._monotonic() + _ASK_AGAIN_S
             return
-        before, question.ends = question.ends, ends
+        ends = {at: one for at, one in answers.items() if isinstance(one, PartitionOffsets)}
+        before, question.ends, question.answers = question.ends, ends, answers
         question.held = {
             # The end of a recreated topic is before that of the earlier one.
             at: max(0, min(before[at].high_watermark, now.high_watermark) - now.last_stable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Group, RenderableType
@@ -39,7 +40,7 @@ from app.kit.cli.output import (
     state,
     table,
 )
-from app.kit.words import number
+from app.kit.words import duration_s, number
 
 app = typer.Typer(help="Pipelines: define, check, compare, remove.", no_args_is_help=True)
 
@@ -73,7 +74,14 @@ def show(name: PipelineName, as_json: AsJson = False, watch_it: Watch = False) -
     client = connect()
 
     def data() -> Any:
-        return {**client.get(f"/pipelines/{name}"), "mappings": client.get(f"/pipelines/{name}/mappings")["items"]}
+        pipeline = client.get(f"/pipelines/{name}")
+        cluster, group = quote(pipeline["definition"]["cluster"], safe=""), pipeline["definition"]["group_id"]
+        groups = client.get(f"/clusters/{cluster}/groups", search=group, limit=100)["items"]
+        return {
+            **pipeline,
+            "mappings": client.get(f"/pipelines/{name}/mappings")["items"],
+            "lag": next((one["lag"] for one in groups if one["group"] == group), None),
+        }
 
     present(data, _shown, as_json=as_json, watch_it=watch_it)
 
@@ -97,6 +105,11 @@ def _shown(item: Any) -> RenderableType:
         head.append(f"\nrun {run.id} · revision {run.revision} · started {ago(run.started_at)} by {run.started_by}")
         if run.end_reason:
             head.append(f"\n{run.end_reason}")
+    if (lag := item["lag"]) is not None:
+        least = "at least " if lag["lag_is_at_least"] and lag["lag_s"] else ""
+        head.append(
+            f"\nlag {number(lag['lag_records'])} records, {least}{duration_s(lag['lag_s'])} behind: {lag['state']}"
+        )
     rows = (
         (
             f"{m.topic}-{m.partition}",

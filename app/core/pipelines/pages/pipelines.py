@@ -11,6 +11,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.core.access.signed_in import Viewer, may
 from app.core.clusters.partition import Partition
+from app.core.observing.pages.lag import lag_row
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.core.overview import service as overview
@@ -60,6 +61,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
         definition = view.line.pipeline.definition
         transform = definition.transform
         snapshot = wiring.observations.of(view.cluster.name)
+        lag = wiring.lags.report_of(view.cluster.name).groups.get(definition.group_id)
         context = {
             "view": view,
             "pipeline": view.line.pipeline,
@@ -70,6 +72,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "columns": "" if definition.files is None else describe_columns(definition.files.partition_by),
             "beside": beside(wiring, view),
+            "lag": None if lag is None else lag_row(lag),
             "timeline": timeline_beside(snapshot, view, now=now),
             "unreached": unreached(snapshot),
             "id_forms": id_forms(definition, name),

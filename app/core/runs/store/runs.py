@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.core.pipelines.tables import pipelines
 from app.core.runs.instance import Instance
-from app.core.runs.run import DesiredRunState, Run, RunEnd, RunSummary, derive_state
+from app.core.runs.run import DesiredRunState, RestingGroup, Run, RunEnd, RunSummary, derive_state
 from app.core.runs.store.instances import current_instances
 from app.core.runs.tables.runs import runs
 from app.kit.db.connection import Connection
@@ -22,6 +22,27 @@ from app.kit.page import Page, decode_cursor, encode_cursor
 
 _SELECT = sa.select(runs, pipelines.c.name, pipelines.c.cluster, pipelines.c.kafka_cluster_id).join(
     pipelines, pipelines.c.id == runs.c.pipeline_id
+)
+_NEWEST = (
+    sa.select(runs.c.desired, runs.c.ended_as, runs.c.starts_again)
+    .where(runs.c.pipeline_id == pipelines.c.id)
+    .order_by(runs.c.started_at.desc())
+    .limit(1)
+    .lateral("newest")
+)
+_RESTING = (
+    sa.select(pipelines.c.kafka_cluster_id, pipelines.c.group_id, pipelines.c.name, _NEWEST.c.ended_as)
+    .join(_NEWEST, sa.true())
+    .where(
+        sa.or_(
+            _NEWEST.c.ended_as == RunEnd.STOPPED,
+            sa.and_(
+                _NEWEST.c.ended_as.is_(None),
+                _NEWEST.c.desired != DesiredRunState.RUN,
+                sa.not_(_NEWEST.c.starts_again),
+            ),
+        )
+    )
 )
 
 
@@ -62,6 +83,19 @@ class RunStore(DatabaseStore):
 
     async def list_live(self) -> builtins.list[Run]:
         return await self._runs(_SELECT.where(runs.c.ended_at.is_(None)).order_by(runs.c.started_at, runs.c.id))
+
+    async def resting_groups(self) -> builtins.list[RestingGroup]:
+        """Return the groups of pipelines whose newest run a user has paused, is draining or killing, or has stopped."""
+        rows = await self._db.rows(_RESTING)
+        return [
+            RestingGroup(
+                kafka_cluster_id=row.kafka_cluster_id,
+                group=row.group_id,
+                pipeline=row.name,
+                is_over=row.ended_as is not None,
+            )
+            for row in rows
+        ]
 
     async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Run]:
         """List runs, newest first."""

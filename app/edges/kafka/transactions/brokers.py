@@ -11,6 +11,7 @@ from typing import TypeVar
 from app.core.blocked.brokers import DEFAULT_TIMEOUT_S, FencedProducer, HeldBackPartitions, NotEnded
 from app.core.blocked.ending import marker_epoch
 from app.core.blocked.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.core.blocked.stretch import LogStretch
 from app.core.clusters.brokers import Connection
 from app.core.clusters.partition import Partition
 from app.core.hanging.brokers import PARTITIONS_A_REQUEST
@@ -19,7 +20,7 @@ from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.transactions.client import TransactionClient
-from app.edges.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
+from app.edges.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms, read_stretches
 from app.edges.kafka.transactions.questions import DESCRIBE_GROUP
 from app.edges.kafka.transactions.searching import KafkaSearch
 from app.kit.errors import ActOutcomeUnknownError, NotFoundError, UnavailableError
@@ -75,6 +76,20 @@ class KafkaTransactions(ClusterConnector):
             lambda client, resolved, attempt: look_at_partitions(
                 client, resolved, attempt, partitions, with_waiting=with_waiting
             ),
+        )
+
+    async def stretches(
+        self,
+        connection: Connection,
+        spans: Mapping[Partition, tuple[int, int]],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[Partition, LogStretch]:
+        return await self._ask(
+            connection,
+            timeout_s,
+            "return records",
+            lambda client, _, __: read_stretches(client, spans),
         )
 
     async def look_at_group(

@@ -70,7 +70,7 @@ def look_at_partitions(
     strangers = {producer_id for one in facts for producer_id in strangers_in(one)}
     if strangers and not facts[0].coordinators.unanswered:
         facts = _corroborated(facts, strangers, resolved, attempt)
-    waiting = _stretches(client, behind)
+    waiting = read_stretches(client, behind)
     return [msgspec.structs.replace(one, waiting=waiting.get(at)) for at, one in zip(partitions, facts, strict=True)]
 
 
@@ -135,7 +135,7 @@ def look_at_group(
         for at, one in zip(partitions, facts, strict=True)
         if at in committed and isinstance(one.ends, LogEnds) and committed[at] < one.ends.last_stable
     }
-    ahead = _stretches(client, readable)
+    ahead = read_stretches(client, readable)
     return GroupFacts(
         group=group,
         state=described.state,
@@ -214,7 +214,9 @@ def _rows(found: tuple[OpenTransaction, ...] | Refused) -> tuple[OpenTransaction
     return () if isinstance(found, Refused) else found
 
 
-def _stretches(client: TransactionClient, spans: Mapping[Partition, tuple[int, int]]) -> dict[Partition, LogStretch]:
+def read_stretches(
+    client: TransactionClient, spans: Mapping[Partition, tuple[int, int]]
+) -> dict[Partition, LogStretch]:
     """Return the records of each span, without those that may not be read."""
     try:
         read = _read(client, spans)

@@ -100,7 +100,7 @@
     const sort = sorts.get(table.id);
     for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
       if (sort && sort.column === column) head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
-      else head.removeAttribute("aria-sort");
+      else if (head.querySelector("button.sort")) head.removeAttribute("aria-sort");
     }
     if (!sort) return;
     const body = table.tBodies[0];
@@ -116,7 +116,7 @@
   function makeSortable() {
     for (const table of document.querySelectorAll("table.sortable[id]")) {
       for (const head of table.tHead.rows[0].cells) {
-        if (head.querySelector("button, .visually-hidden") || !head.textContent.trim()) continue;
+        if (head.querySelector("a, button, .visually-hidden") || !head.textContent.trim()) continue;
         const button = document.createElement("button");
         button.type = "button";
         button.className = "sort";

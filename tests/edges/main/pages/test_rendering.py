@@ -63,6 +63,7 @@ def pipeline_page(
         "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "columns": "carrier and date",
+        "lag": None,
         "beside": {
             (one.topic, one.partition): {
                 "state": "Ongoing",

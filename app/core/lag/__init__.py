@@ -1,0 +1,1 @@
+"""The lag of groups: in records and seconds, judged by movement."""
