@@ -17,7 +17,8 @@ from app.core.blocked.facts import Refused
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Survey
-from app.core.journals.log_look import Landmark, LogLook
+from app.core.clusters.topic import ListedTopic, TopicDescription
+from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
 
@@ -184,7 +185,7 @@ class Brokers(Protocol):
         connection: Connection,
         at: Partition,
         *,
-        start: int | Landmark,
+        start: LogStart,
         limit: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> LogLook:
@@ -192,6 +193,33 @@ class Brokers(Protocol):
 
         Raises NotFoundError for a topic or partition that does not exist, InvalidError for an offset out of range.
         """
+        ...
+
+    async def read_partition_logs(
+        self,
+        connection: Connection,
+        starts: Mapping[Partition, LogStart],
+        bound: ReadBound,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[Partition, LogLook | Refused]:
+        """Return raw batches of each partition from its start on, within one bound for all of them.
+
+        A partition whose leader does not answer has a refusal and delays no other. An offset below the log's first one
+        begins there. Raises NotFoundError for a missing topic, InvalidError for an offset behind the end.
+        """
+        ...
+
+    async def list_topics(
+        self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[ListedTopic, ...]:
+        """Return every topic that the client may describe, by name, internal ones too."""
+        ...
+
+    async def describe_topics(
+        self, connection: Connection, topics: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, TopicDescription]:
+        """Return the existing topics with settings and sizes, as far as the client may read them."""
         ...
 
     async def read_transactional_ids(

@@ -1,0 +1,109 @@
+"""Read several partitions' logs at once, within one bound; a leader without an answer delays no other. Blocks."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+
+from app.core.blocked.facts import LogEnds, Refused
+from app.core.clusters.partition import Partition
+from app.core.journals.log_look import FromTime, Landmark, LogBounds, LogLook, LogStart, ReadBound
+from app.edges.kafka.attempt import ConnectionAttempt
+from app.edges.kafka.partition_log import MAX_WAIT_MS, LogRange, no_such_partition, refusals
+from app.edges.kafka.raw_client import errors, reading_answers
+from app.edges.kafka.raw_fetch import PARTITION_MAX_BYTES, FetchIsolation
+from app.edges.kafka.transactions.leaders import LeaderClient
+from app.edges.kafka.transactions.questions import FETCH
+
+_SLOW_S = 1.0
+"""A leader that did not answer a fetch for this time is not asked again."""
+_LEAST_PARTITION_BYTES = 64 << 10
+
+
+def read_partition_logs(
+    resolved: Mapping[str, str], attempt: ConnectionAttempt, starts: Mapping[Partition, LogStart], bound: ReadBound
+) -> dict[Partition, LogLook | Refused]:
+    """Return raw batches of each partition; see app/core/clusters/brokers.py."""
+    topic = next(iter(starts)).topic
+    with refusals(attempt, topic), LogsClient(resolved, attempt) as client, reading_answers():
+        existing = client.partitions(topic)
+        for at in starts:
+            if at.partition not in existing:
+                raise no_such_partition(topic, at.partition, existing)
+        return client.read(starts, bound)
+
+
+class LogsClient(LeaderClient):
+    """A connection to the cluster; a context manager. Its methods block."""
+
+    def read(self, starts: Mapping[Partition, LogStart], bound: ReadBound) -> dict[Partition, LogLook | Refused]:
+        ends = self.ends(list(starts))
+        refused = {at: one for at, one in ends.items() if isinstance(one, Refused)}
+        known = {at: one for at, one in ends.items() if isinstance(one, LogEnds)}
+        times = {at: start.timestamp_ms for at in known if isinstance(start := starts[at], FromTime)}
+        at_time: dict[Partition, int | Refused] = {}
+        for timestamp_ms in set(times.values()):
+            chosen = [at for at, one in times.items() if one == timestamp_ms]
+            at_time |= self._offsets(chosen, timestamp_ms, FetchIsolation.READ_UNCOMMITTED)
+        ranges: dict[Partition, LogRange] = {}
+        for at, log in known.items():
+            found = at_time.get(at, -1)
+            if isinstance(found, Refused):
+                refused[at] = found
+                continue
+            bounds = LogBounds(
+                first_offset=log.earliest, last_stable_offset=log.last_stable, high_watermark=log.high_watermark
+            )
+            ranges[at] = LogRange(_first(starts[at], bounds, before_end=bound.before_end, at_time=found), bounds)
+        refused |= self._fill(ranges, bound)
+        return {at: refused[at] if at in refused else ranges[at].look() for at in starts}
+
+    def _fill(self, ranges: Mapping[Partition, LogRange], bound: ReadBound) -> dict[Partition, Refused]:
+        """Fetch until the bound or all ends; return the partitions of which nothing could be read."""
+        until = time.monotonic() + min(bound.for_s, self.left_ms / 1000)
+        left_out: set[Partition] = set()
+        share = max(_LEAST_PARTITION_BYTES, min(PARTITION_MAX_BYTES, bound.size_bytes // max(1, len(ranges))))
+        while time.monotonic() < until:
+            reading = {at: one for at, one in ranges.items() if at not in left_out and not one.is_at_end}
+            if not reading or _is_reached(ranges, bound):
+                break
+            by_isolation: defaultdict[FetchIsolation, dict[Partition, int]] = defaultdict(dict)
+            # An answer is full with some of them: the least read ones come first.
+            for at, one in sorted(reading.items(), key=lambda item: item[1].size_bytes):
+                by_isolation[one.isolation][at] = one.position
+            for isolation, positions in by_isolation.items():
+                began = time.monotonic()
+                with self._half_of_the_time():
+                    found = self.fetch(
+                        positions, max_wait_ms=MAX_WAIT_MS, isolation=isolation, partition_max_bytes=share
+                    )
+                for at, answer in found.items():
+                    ranges[at].take(answer, isolation)
+                if time.monotonic() - began > _SLOW_S:
+                    left_out |= positions.keys() - found.keys()
+        error = errors.KafkaTimeoutError(self.last_failure or "its leader did not answer in time")
+        return {at: FETCH.refused(str(at), error) for at in left_out if not ranges[at].batches}
+
+
+def _is_reached(ranges: Mapping[Partition, LogRange], bound: ReadBound) -> bool:
+    return (
+        sum(one.record_count for one in ranges.values()) >= bound.records
+        or sum(one.size_bytes for one in ranges.values()) >= bound.size_bytes
+    )
+
+
+def _first(start: LogStart, bounds: LogBounds, *, before_end: int, at_time: int) -> int:
+    """Return the first offset to read, which is one of the log or its end."""
+    match start:
+        case FromTime():
+            wanted = bounds.high_watermark if at_time < 0 else at_time
+        case Landmark.START:
+            wanted = bounds.first_offset
+        case Landmark.LSO:
+            wanted = bounds.last_stable_offset
+        case Landmark.END:
+            wanted = bounds.high_watermark - before_end
+        case int():
+            wanted = start
+    return min(max(wanted, bounds.first_offset), bounds.high_watermark)
