@@ -198,15 +198,19 @@ class Brokers(Protocol):
     async def read_partition_logs(
         self,
         connection: Connection,
-        starts: Mapping[Partition, LogStart],
+        topic: str,
+        starts: LogStart | Mapping[int, LogStart],
         bound: ReadBound,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> dict[Partition, LogLook | Refused]:
         """Return raw batches of each partition from its start on, within one bound for all of them.
 
-        A partition whose leader does not answer has a refusal and delays no other. An offset below the log's first one
-        begins there. Raises NotFoundError for a missing topic, InvalidError for an offset behind the end.
+        starts: one for all partitions of the topic, or by partition. A start outside of the log begins at its first
+        offset, or at its end.
+
+        A partition whose leader does not answer has a refusal and delays no other. Raises NotFoundError for a missing
+        topic or partition, InvalidError for more partitions than the bound has.
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -36,10 +37,12 @@ class LogBounds(msgspec.Struct, frozen=True, kw_only=True):
 class ReadBound(msgspec.Struct, frozen=True, kw_only=True):
     """How much of several partitions is read at most. Reading ends after the batch that reaches one of them.
 
-    records: in all partitions together. size_bytes: of compressed batches. for_s: the time for fetches; what was read
-    until then is returned. before_end: with the start `end`, the offsets that are read before each end.
+    partitions: more are refused. records: in all of them together. size_bytes: of compressed batches. for_s: the time
+    for fetches; what was read until then is returned. before_end: with the start `end`, the offsets that are read
+    before each end; fewer if all partitions together had more than `records`.
     """
 
+    partitions: int
     records: int
     size_bytes: int
     for_s: float
@@ -99,18 +102,15 @@ def parse_start(text: str, *, now: datetime | None = None) -> LogStart:
         return int(text)
     if text in set(Landmark):
         return Landmark(text)
-    try:
+    with suppress(WordsError, ValueError, OverflowError):
         at = moment_of(text, now=now) if now is not None else datetime.fromisoformat(text)
-        if at.tzinfo is None:
-            raise ValueError(text)
-        # A timestamp below zero has a meaning of its own in ListOffsets.
-        return FromTime(max(0, int(at.timestamp() * 1000)))
-    except (WordsError, ValueError, OverflowError):
-        names = ", ".join(Landmark)
-        raise InvalidError(
-            f"{text[:80]} is neither an offset nor one of: {names}, nor a time such as 2026-01-31T09:00:00Z",
-            field="from",
-        ) from None
+        if at.tzinfo is not None:
+            # A timestamp below zero has a meaning of its own in ListOffsets.
+            return FromTime(max(0, int(at.timestamp() * 1000)))
+    names = ", ".join(Landmark)
+    raise InvalidError(
+        f"{text[:80]} is neither an offset nor one of: {names}, nor a time such as 2026-01-31T09:00:00Z", field="from"
+    )
 
 
 def start_text(start: LogStart) -> str:

@@ -194,14 +194,15 @@ class KafkaBrokers(ClusterConnector):
     async def read_partition_logs(
         self,
         connection: Connection,
-        starts: Mapping[Partition, LogStart],
+        topic: str,
+        starts: LogStart | Mapping[int, LogStart],
         bound: ReadBound,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> dict[Partition, LogLook | Refused]:
         resolved, attempt = await self._begin(connection, timeout_s)
         return await self._bounded(
-            attempt, partial(partition_logs.read_partition_logs, resolved, attempt, starts, bound)
+            attempt, partial(partition_logs.read_partition_logs, resolved, attempt, topic, starts, bound)
         )
 
     async def list_topics(
@@ -212,9 +213,7 @@ class KafkaBrokers(ClusterConnector):
     async def describe_topics(
         self, connection: Connection, topics: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, TopicDescription]:
-        return await self._ask(
-            connection, timeout_s, "describe topics", lambda client: client.described_topics(topics)
-        )
+        return await self._ask(connection, timeout_s, "describe topics", lambda client: client.described_topics(topics))
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S

@@ -144,12 +144,9 @@ class ClusterClient(LeaderClient, GroupClient):
         sizes: dict[Partition, int] = {}
         note = ""
         for broker, answer in self._from_each(requests).items():
-            error = answer if isinstance(answer, Exception) or answer.API_VERSION >= _LOG_DIRS_VERSION else None
-            error = error_of_answer(error) if error is not None else None
-            if error is not None:
+            if (error := error_of_answer(answer)) is not None:
                 note = DESCRIBE_LOG_DIRS.refused(f"broker {broker}", error).sentence
-                continue
-            for folder in answer.results:
+            for folder in () if isinstance(answer, Exception) else answer.results:
                 for topic in folder.topics:
                     for part in topic.partitions:
                         if not part.is_future_key:
@@ -224,9 +221,7 @@ def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
     )
 
 
-def _described(
-    topic: Any, settings: Settings | None, sizes: Mapping[Partition, int], note: str
-) -> TopicDescription:
+def _described(topic: Any, settings: Settings | None, sizes: Mapping[Partition, int], note: str) -> TopicDescription:
     partitions = tuple(
         DescribedPartition(
             number=part.partition_index,

@@ -15,6 +15,7 @@ from app.edges.kafka.raw_client import errors, reading_answers
 from app.edges.kafka.raw_fetch import PARTITION_MAX_BYTES, FetchIsolation
 from app.edges.kafka.transactions.leaders import LeaderClient
 from app.edges.kafka.transactions.questions import FETCH
+from app.kit.errors import InvalidError
 
 _SLOW_S = 1.0
 """A leader that did not answer a fetch for this time is not asked again."""
@@ -22,16 +23,25 @@ _LEAST_PARTITION_BYTES = 64 << 10
 
 
 def read_partition_logs(
-    resolved: Mapping[str, str], attempt: ConnectionAttempt, starts: Mapping[Partition, LogStart], bound: ReadBound
+    resolved: Mapping[str, str],
+    attempt: ConnectionAttempt,
+    topic: str,
+    starts: LogStart | Mapping[int, LogStart],
+    bound: ReadBound,
 ) -> dict[Partition, LogLook | Refused]:
     """Return raw batches of each partition; see app/core/clusters/brokers.py."""
-    topic = next(iter(starts)).topic
     with refusals(attempt, topic), LogsClient(resolved, attempt) as client, reading_answers():
         existing = client.partitions(topic)
-        for at in starts:
-            if at.partition not in existing:
-                raise no_such_partition(topic, at.partition, existing)
-        return client.read(starts, bound)
+        chosen = starts if isinstance(starts, Mapping) else dict.fromkeys(sorted(existing), starts)
+        for number in chosen:
+            if number not in existing:
+                raise no_such_partition(topic, number, existing)
+        if len(chosen) > bound.partitions:
+            raise InvalidError(
+                f"{topic} has {len(chosen)} partitions, and at most {bound.partitions} are read at once: choose one",
+                field="partition",
+            )
+        return client.read({Partition(topic, number): start for number, start in chosen.items()}, bound)
 
 
 class LogsClient(LeaderClient):
@@ -46,6 +56,7 @@ class LogsClient(LeaderClient):
         for timestamp_ms in set(times.values()):
             chosen = [at for at, one in times.items() if one == timestamp_ms]
             at_time |= self._offsets(chosen, timestamp_ms, FetchIsolation.READ_UNCOMMITTED)
+        before_end = min(bound.before_end, max(1, bound.records // max(1, len(known))))
         ranges: dict[Partition, LogRange] = {}
         for at, log in known.items():
             found = at_time.get(at, -1)
@@ -55,7 +66,7 @@ class LogsClient(LeaderClient):
             bounds = LogBounds(
                 first_offset=log.earliest, last_stable_offset=log.last_stable, high_watermark=log.high_watermark
             )
-            ranges[at] = LogRange(_first(starts[at], bounds, before_end=bound.before_end, at_time=found), bounds)
+            ranges[at] = LogRange(_first(starts[at], bounds, before_end=before_end, at_time=found), bounds)
         refused |= self._fill(ranges, bound)
         return {at: refused[at] if at in refused else ranges[at].look() for at in starts}
 

@@ -9,7 +9,7 @@ import msgspec
 from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TransactionalIds
 from app.core.clusters.partition import Partition
 from app.core.journals.log_entries import LogEntry, entries_of, named
-from app.core.journals.log_look import Landmark, LogBounds
+from app.core.journals.log_look import LogBounds, LogStart
 from app.kit.errors import UnavailableError
 from app.kit.page import checked_limit
 
@@ -40,7 +40,7 @@ async def look_into_log(
     ask_ids: AskIds,
     topic: str,
     partition: int,
-    start: int | Landmark,
+    start: LogStart,
     limit: int,
     keys: bool = False,
     values: bool = False,
