@@ -132,6 +132,7 @@ def test_after_its_minutes_a_run_begins_no_test_and_says_so(tmp_path: Path) -> N
         done = subprocess.run([*argv, minutes], capture_output=True, text=True, check=False, cwd=tmp_path)
         assert said in done.stdout, done.stdout + done.stderr
 
+
 def test_each_test_is_in_one_suite_and_a_heavy_one_in_none_that_runs_beside_others(tmp_path: Path) -> None:
     whole = sorted(collected(tmp_path, "--all", "--seed", "1"))
     quick, core, more = (collected(tmp_path, "--all", "--seed", "1", "--suite", suite) for suite in Suite)

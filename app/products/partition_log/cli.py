@@ -45,7 +45,7 @@ def log(
     *,
     start: Annotated[
         str,
-        typer.Option("--from", metavar="OFFSET|TIME", help="An offset, start, lso, end, a time with its zone, or 15m."),
+        typer.Option("--from", metavar="OFFSET|TIME", help="An offset, start, lso, end, or a time, or 15m."),
     ] = Landmark.END.value,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="The number of batches.")] = 50,
     keys: Annotated[bool, typer.Option("--keys", help="Show the keys of the records.")] = False,

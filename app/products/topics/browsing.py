@@ -46,7 +46,7 @@ class TopicRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The offsets of one partition that are done: shown, or read and not matching. `next` is the first one after them."""
+    """The offsets of one partition that are done: shown, or read without a match. `next`: the first one after them."""
 
     partition: int
     bounds: LogBounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import msgspec
@@ -17,7 +17,6 @@ from app.core.clusters.brokers import Connection
 from app.core.journals.log_content import Content
 from app.core.journals.log_entries import EntryState
 from app.core.journals.log_look import Landmark, parse_start, start_text
-from app.edges.kafka.admin import KafkaBrokers
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, ask, connection_of
 from app.kit.cli.client import as_record, connect
 from app.kit.cli.errors import CommandError, ExitCode
@@ -34,9 +33,10 @@ from app.products.topics.service.records import DOWNLOAD_RECORDS, AskIds, Record
 from app.products.topics.service.topics import TopicDetail, TopicLine, TopicPage
 from app.products.topics.topic_list import TopicQuery, TopicSort
 
-app = typer.Typer(
-    help="Topics of a cluster: settings, sizes, readers and writers; their records.", no_args_is_help=True
-)
+if TYPE_CHECKING:
+    from app.edges.kafka.admin import KafkaBrokers
+
+app = typer.Typer(help="Topics: settings, sizes, readers and writers; their records.", no_args_is_help=True)
 
 RegisteredCluster = Annotated[
     str | None,
@@ -128,9 +128,7 @@ def records(
         int, typer.Option(min=1, max=DOWNLOAD_RECORDS, help="The most records; more than 500 with --lines only.")
     ] = 50,
     after: Annotated[str | None, typer.Option(metavar="CURSOR", help="`next_cursor` of the previous answer.")] = None,
-    lines: Annotated[
-        bool, typer.Option("--lines", help="Print JSON lines with whole contents, at most 32 MB.")
-    ] = False,
+    lines: Annotated[bool, typer.Option("--lines", help="Print JSON lines, contents whole, at most 32 MB.")] = False,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
     cluster: RegisteredCluster = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
+from functools import partial
 
 from app.core.clusters.brokers import TransactionalIds
 from app.core.clusters.cluster import Cluster
@@ -12,7 +13,8 @@ from app.core.wiring import Wiring
 from app.kit.access import Principal, Verb, require
 from app.products.topics.service import records, topics
 from app.products.topics.service.records import AskIds, RecordPage, RecordQuery
-from app.products.topics.service.topics import TopicDetail, TopicNames, TopicPage, Usages
+from app.products.topics.service.topics import TopicDetail, TopicNames, TopicPage, UsagesOf
+from app.products.topics.service.usages import usages_of
 from app.products.topics.shown_records import note_download, note_records
 from app.products.topics.topic_list import TopicQuery
 
@@ -25,7 +27,7 @@ async def list_topics(wiring: Wiring, *, cluster: str, query: TopicQuery, after:
         entry.connection(),
         query,
         listed=await wiring.part(TopicNames).of(entry),
-        usages=Usages(wiring.observations, wiring.unit_of_work, entry),
+        usages=_usages(wiring, entry),
         after=after,
         limit=limit,
     )
@@ -34,7 +36,7 @@ async def list_topics(wiring: Wiring, *, cluster: str, query: TopicQuery, after:
 async def get_topic(wiring: Wiring, *, cluster: str, topic: str) -> TopicDetail:
     """Raises NotFoundError, UnavailableError."""
     entry = await _cluster(wiring, cluster)
-    usages = Usages(wiring.observations, wiring.unit_of_work, entry)
+    usages = _usages(wiring, entry)
     return await topics.get_topic(wiring.brokers, entry.connection(), topic, usages=usages)
 
 
@@ -77,6 +79,10 @@ async def _cluster(wiring: Wiring, name: str) -> Cluster:
     # Ended before the brokers are asked, which may be slow.
     async with wiring.unit_of_work() as uow:
         return await get_cluster(uow, name)
+
+
+def _usages(wiring: Wiring, cluster: Cluster) -> UsagesOf:
+    return partial(usages_of, observations=wiring.observations, unit_of_work=wiring.unit_of_work, cluster=cluster)
 
 
 def _ask_ids(wiring: Wiring, cluster: Cluster) -> AskIds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -12,15 +12,11 @@ from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, PartitionOffsets
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
-from app.core.clusters.store import ClusterStore
 from app.core.clusters.topic import DescribedPartition, ListedTopic, TopicDescription
-from app.core.observing.service.observations import Observations
-from app.core.pipelines.store import PipelineStore
 from app.kit.clock import Clock
-from app.kit.db.unit_of_work import UnitOfWorkFactory
 from app.kit.errors import NotFoundError
 from app.products.topics.topic_list import TopicQuery, advice_of, select
-from app.products.topics.usage import TopicUsage, usage_of
+from app.products.topics.usage import TopicUsage
 
 LISTED_FOR = timedelta(seconds=10)
 _NO_USAGE = TopicUsage()
@@ -86,29 +82,8 @@ class TopicNames:
             return known[2]
 
 
-class Usages:
-    """Finds readers and writers in this server's observations and pipelines."""
-
-    def __init__(self, observations: Observations, unit_of_work: UnitOfWorkFactory, cluster: Cluster) -> None:
-        self._observations = observations
-        self._unit_of_work = unit_of_work
-        self._cluster = cluster
-
-    async def of(self, topics: Collection[str]) -> dict[str, TopicUsage]:
-        snapshot = self._observations.of(self._cluster.name)
-        # A unit of its own: no connection is held while brokers are asked.
-        async with self._unit_of_work() as uow:
-            entries = await uow.of(ClusterStore).list_all()
-            same = {one.name for one in entries if one.kafka_cluster_id == self._cluster.kafka_cluster_id}
-            pipelines = [one for one in await uow.of(PipelineStore).list_all() if one.cluster in same]
-        # With 5,000 groups and 50,000 ids it takes tens of milliseconds, which must not block the event loop.
-        return await asyncio.to_thread(
-            usage_of,
-            topics,
-            groups=snapshot.groups.values(),
-            transactions=snapshot.transactions.values(),
-            pipelines=pipelines,
-        )
+UsagesOf = Callable[[Collection[str]], Awaitable[Mapping[str, TopicUsage]]]
+"""Finds readers and writers of topics (usages.py)."""
 
 
 async def list_topics(
@@ -117,7 +92,7 @@ async def list_topics(
     query: TopicQuery,
     *,
     listed: tuple[ListedTopic, ...],
-    usages: Usages | None,
+    usages: UsagesOf | None,
     after: str | None = None,
     limit: int = 50,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -126,7 +101,7 @@ async def list_topics(
     found = select(listed, query, after=after, limit=limit)
     names = [one.name for one in found.items]
     described = await brokers.describe_topics(connection, names, timeout_s=timeout_s)
-    used = None if usages is None else await usages.of(names)
+    used = None if usages is None else await usages(names)
     return TopicPage(
         # A topic may be deleted since the list was read.
         items=tuple(_line(described[name], used) for name in names if name in described),
@@ -141,7 +116,7 @@ async def get_topic(
     connection: Connection,
     topic: str,
     *,
-    usages: Usages | None,
+    usages: UsagesOf | None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> TopicDetail:
     """Raises NotFoundError, and the errors of app/core/clusters/brokers.py."""
@@ -151,14 +126,14 @@ async def get_topic(
     offsets = await brokers.offsets_of_each(
         connection, [Partition(topic, one.number) for one in described.partitions], timeout_s=timeout_s
     )
-    used = None if usages is None else await usages.of([topic])
+    used = None if usages is None else await usages([topic])
     return TopicDetail(
         topic=_line(described, used),
         partitions=tuple(_partition(one, offsets.get(Partition(topic, one.number))) for one in described.partitions),
     )
 
 
-def _line(found: TopicDescription, used: dict[str, TopicUsage] | None) -> TopicLine:
+def _line(found: TopicDescription, used: Mapping[str, TopicUsage] | None) -> TopicLine:
     usage = None if used is None else used.get(found.name, _NO_USAGE)
     return TopicLine(
         name=found.name,
