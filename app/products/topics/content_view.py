@@ -36,7 +36,8 @@ def shown_content(found: Content | None, view: ContentView) -> ShownContent | No
     if found is None:
         return None
     kind, text = _viewed(found, view)
-    line = " ".join(text.split())
+    # JSON on one line is as it was written.
+    line = " ".join((found.text if kind == "JSON" else text).split())
     preview = (
         f"{line[:_ONE_LINE]}{'…' if len(line) > _ONE_LINE else ''}" if len(text) > _ONE_LINE or "\n" in text else ""
     )
