@@ -7,7 +7,7 @@ error and time, or UnavailableError with the broker's own refusal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,7 @@ from app.core.blocked.facts import Refused
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Survey
-from app.core.clusters.topic import ListedTopic, TopicDescription
+from app.core.clusters.topic import ActiveProducer, ListedTopic, TopicDescription
 from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
@@ -75,6 +75,10 @@ class TransactionalIds(NamedTuple):
 
     ids: dict[int, str]
     note: str | None = None
+
+
+AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
+"""Finds the transactional ids of producer ids."""
 
 
 class Brokers(Protocol):
@@ -224,6 +228,15 @@ class Brokers(Protocol):
         self, connection: Connection, topics: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, TopicDescription]:
         """Return the existing topics with settings and sizes, as far as the client may read them."""
+        ...
+
+    async def active_producers(
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+        """Return the idempotent producers that the leaders know, the last one first, and each partition's refusal.
+
+        A leader forgets a producer `producer.id.expiration.ms` after its last record, by default a day.
+        """
         ...
 
     async def read_transactional_ids(

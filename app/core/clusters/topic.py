@@ -26,6 +26,20 @@ class DescribedPartition(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int | None = None
 
 
+class ActiveProducer(msgspec.Struct, frozen=True, kw_only=True):
+    """A producer that the leaders of some partitions remember: it has written there, with or without transactions.
+
+    partitions: with records of it. last_ms: of its newest record, by the brokers' clocks. open_since: the first offset
+    of its open transaction in one of the partitions; None without one.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    partitions: int
+    last_ms: int
+    open_since: int | None = None
+
+
 class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One topic.
 

@@ -26,7 +26,7 @@ from app.core.clusters.brokers import (
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
-from app.core.clusters.topic import ListedTopic, TopicDescription
+from app.core.clusters.topic import ActiveProducer, ListedTopic, TopicDescription
 from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
@@ -214,6 +214,13 @@ class KafkaBrokers(ClusterConnector):
         self, connection: Connection, topics: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, TopicDescription]:
         return await self._ask(connection, timeout_s, "describe topics", lambda client: client.described_topics(topics))
+
+    async def active_producers(
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+        return await self._ask(
+            connection, timeout_s, "describe producers", lambda client: client.active_producers(partitions)
+        )
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S

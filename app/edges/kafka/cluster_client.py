@@ -21,7 +21,7 @@ from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import Broker, ClusterDescription, PartitionOffsets
 from app.core.clusters.cluster import TopicFacts
 from app.core.clusters.partition import Partition
-from app.core.clusters.topic import SETTINGS, DescribedPartition, ListedTopic, TopicDescription
+from app.core.clusters.topic import SETTINGS, ActiveProducer, DescribedPartition, ListedTopic, TopicDescription
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.group_client import GroupClient
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
@@ -125,6 +125,27 @@ class ClusterClient(LeaderClient, GroupClient):
         settings = self._topic_settings([topic.name for topic in found])
         sizes, note = self._sizes(found)
         return {topic.name: _described(topic, settings.get(topic.name), sizes, note) for topic in found}
+
+    def active_producers(
+        self, partitions: Collection[Partition]
+    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+        found: dict[int, ActiveProducer] = {}
+        refused: list[Refused] = []
+        for answer in self.producers(partitions).values():
+            if isinstance(answer, Refused):
+                refused.append(answer)
+                continue
+            for row in answer:
+                known = found.get(row.producer_id)
+                since = row.start_offset if row.start_offset >= 0 else None
+                found[row.producer_id] = ActiveProducer(
+                    producer_id=row.producer_id,
+                    producer_epoch=max(row.producer_epoch, -1 if known is None else known.producer_epoch),
+                    partitions=1 if known is None else known.partitions + 1,
+                    last_ms=max(row.last_ms, -1 if known is None else known.last_ms),
+                    open_since=since if since is not None or known is None else known.open_since,
+                )
+        return tuple(sorted(found.values(), key=lambda one: (-one.last_ms, one.producer_id))), tuple(refused)
 
     def _sizes(self, topics: Iterable[Any]) -> tuple[dict[Partition, int], str]:
         """Return the size of each leader's log, and why some are missing."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
-
 import msgspec
 
-from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TransactionalIds
+from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, AskIds, Brokers, Connection
 from app.core.clusters.partition import Partition
 from app.core.journals.log_entries import LogEntry, entries_of, named
 from app.core.journals.log_look import LogBounds, LogStart
@@ -28,9 +26,6 @@ class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
     is_at_end: bool
     entries: tuple[LogEntry, ...]
     ids_note: str | None = None
-
-
-AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
 
 
 async def look_into_log(

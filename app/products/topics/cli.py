@@ -13,7 +13,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.core.clusters.brokers import Connection
+from app.core.clusters.brokers import AskIds, Connection
 from app.core.journals.log_content import Content
 from app.core.journals.log_entries import EntryState
 from app.core.journals.log_look import Landmark, parse_start, start_text
@@ -21,7 +21,7 @@ from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, ask, conne
 from app.kit.cli.client import as_record, connect
 from app.kit.cli.errors import CommandError, ExitCode
 from app.kit.cli.names import names_of
-from app.kit.cli.output import AsJson, json_text, present, table
+from app.kit.cli.output import AsJson, ago, json_text, present, table
 from app.kit.errors import InvalidError
 from app.kit.page import MAX_LIMIT
 from app.kit.words import count, moment, number, size
@@ -29,7 +29,7 @@ from app.products.topics.browsing import TopicRecord
 from app.products.topics.record_filter import filter_of
 from app.products.topics.service import records as records_service
 from app.products.topics.service import topics as topics_service
-from app.products.topics.service.records import DOWNLOAD_RECORDS, AskIds, RecordPage, RecordQuery
+from app.products.topics.service.records import DOWNLOAD_RECORDS, RecordPage, RecordQuery
 from app.products.topics.service.topics import TopicDetail, TopicLine, TopicPage
 from app.products.topics.topic_list import TopicQuery, TopicSort
 
@@ -106,7 +106,14 @@ def show(
         found = as_record(connect().get(_path(cluster, topic)), TopicDetail)
     else:
         found = ask(
-            lambda brokers: topics_service.get_topic(brokers, connection, topic, usages=None, timeout_s=_TIMEOUT_S)
+            lambda brokers: topics_service.get_topic(
+                brokers,
+                connection,
+                topic,
+                usages=None,
+                ask_ids=_ask_ids(brokers, connection),
+                timeout_s=_TIMEOUT_S,
+            )
         )
     present(lambda: found, _topic, as_json=as_json, document=msgspec.to_builtins)
 
@@ -271,6 +278,23 @@ def _topic(found: TopicDetail) -> RenderableType:
             empty="No partitions.",
         )
     )
+    parts.append(
+        table(
+            ("PRODUCER#", "EPOCH#", "PARTITIONS#", "LAST WRITE", "TRANSACTIONAL ID"),
+            (
+                (
+                    str(one.producer.producer_id),
+                    str(one.producer.producer_epoch),
+                    str(one.producer.partitions),
+                    ago(moment(one.producer.last_ms)),
+                    one.transactional_id,
+                )
+                for one in found.producers
+            ),
+            empty="No idempotent producer has written lately.",
+        )
+    )
+    parts += [Text(_plain(note), style="yellow") for note in found.notes]
     if line.size_note:
         parts.append(Text(f"sizes: {line.size_note}", style="dim"))
     return Group(*parts)

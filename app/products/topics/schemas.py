@@ -54,9 +54,24 @@ class TopicPartitionLine:
     offsets = "null with a `problem`."
 
 
+@shows(topic.ActiveProducer)
+class ActiveProducer:
+    """An idempotent producer that the leaders know: by default for a day after its last record."""
+
+    partitions = "Partitions with records of it."
+    open_since = "First offset of its open transaction in one of them; null: without one."
+
+
+@shows(topics.TopicProducer)
+class TopicProducer:
+    transactional_id = "null: a producer without transactions, or not known."
+
+
 @shows(topics.TopicDetail)
 class TopicDetail:
-    pass
+    producers = "At most 50, the last one first."
+    producer_count = "All of them."
+    notes = "Why producers or ids are not known."
 
 
 @shows(browsing.TopicRecord, optional=True)

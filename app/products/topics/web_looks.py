@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from functools import partial
 
-from app.core.clusters.brokers import TransactionalIds
+from app.core.clusters.brokers import AskIds, TransactionalIds
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.service import get_cluster
 from app.core.observing.service.transactional_ids import ids_of_producers
 from app.core.wiring import Wiring
 from app.kit.access import Principal, Verb, require
 from app.products.topics.service import records, topics
-from app.products.topics.service.records import AskIds, RecordPage, RecordQuery
+from app.products.topics.service.records import RecordPage, RecordQuery
 from app.products.topics.service.topics import TopicDetail, TopicNames, TopicPage, UsagesOf
 from app.products.topics.service.usages import usages_of
 from app.products.topics.shown_records import note_download, note_records
@@ -36,8 +36,13 @@ async def list_topics(wiring: Wiring, *, cluster: str, query: TopicQuery, after:
 async def get_topic(wiring: Wiring, *, cluster: str, topic: str) -> TopicDetail:
     """Raises NotFoundError, UnavailableError."""
     entry = await _cluster(wiring, cluster)
-    usages = _usages(wiring, entry)
-    return await topics.get_topic(wiring.brokers, entry.connection(), topic, usages=usages)
+    return await topics.get_topic(
+        wiring.brokers,
+        entry.connection(),
+        topic,
+        usages=_usages(wiring, entry),
+        ask_ids=_ask_ids(wiring, entry),
+    )
 
 
 async def browse(by: Principal, wiring: Wiring, *, cluster: str, query: RecordQuery) -> RecordPage:

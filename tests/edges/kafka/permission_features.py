@@ -155,12 +155,15 @@ async def describe_topics(visitor: Visitor) -> str:
     try:
         listed = await brokers.list_topics(visitor.connection, timeout_s=_TIMEOUT_S)
         found = await brokers.describe_topics(visitor.connection, [visitor.stage.sink.topic], timeout_s=_TIMEOUT_S)
+        _, refused = await brokers.active_producers(visitor.connection, [visitor.stage.sink], timeout_s=_TIMEOUT_S)
     finally:
         await brokers.close()
     topic = found.get(visitor.stage.sink.topic)
     if topic is None or topic.name not in [one.name for one in listed]:
         return "the topic is left out"
-    return topic.size_note if topic.settings is not None else "settings of the topic are left out"
+    if topic.settings is None:
+        return "settings of the topic are left out"
+    return topic.size_note or "".join(one.sentence for one in refused)
 
 
 async def read_references(visitor: Visitor) -> str:

@@ -59,6 +59,10 @@ async def test_a_topic_has_leaders_and_offsets_of_its_partitions(
     # Nine records, an aborted one, its marker, and an open one.
     assert first["offsets"] == {"earliest": 0, "last_stable": 11, "high_watermark": 12}
     assert second["offsets"]["high_watermark"] == 9
+    # A plain producer has no producer id.
+    (known,) = found["producers"]
+    assert known["transactional_id"] is not None
+    assert (known["producer"]["producer_epoch"], known["producer"]["open_since"]) == (2, 11)
     del clients
 
 

@@ -14,7 +14,7 @@ from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import Brokers, PartitionOffsets, TransactionalIds
 from app.core.clusters.cluster import TopicFacts
 from app.core.clusters.partition import Partition
-from app.core.clusters.topic import DescribedPartition, ListedTopic, TopicDescription
+from app.core.clusters.topic import ActiveProducer, DescribedPartition, ListedTopic, TopicDescription
 from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.record_batch import MarkerType
 from app.core.wiring import Wiring
@@ -74,6 +74,12 @@ class Topics:
     ) -> dict[Partition, PartitionOffsets | Refused]:
         return {at: PartitionOffsets(earliest=0, last_stable=3, high_watermark=5) for at in partitions}
 
+    async def active_producers(
+        self, connection: object, partitions: Collection[Partition], **_: object
+    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+        known = ActiveProducer(producer_id=7, producer_epoch=3, partitions=1, last_ms=1_000, open_since=3)
+        return (known,) * 60, (Refused("DescribeProducers of flights-0", "TOPIC_AUTHORIZATION_FAILED"),)
+
     async def read_partition_logs(
         self, connection: object, topic: str, starts: LogStart | dict[int, LogStart], bound: ReadBound, **_: object
     ) -> dict[Partition, LogLook | Refused]:
@@ -98,7 +104,7 @@ async def wiring(database: Database, tmp_path: Path, brokers: Topics) -> AsyncGe
         yield replace(made, brokers=asked, parts={**made.parts, TopicNames: TopicNames(asked, SystemClock())})
 
 
-async def page_of(wiring: Wiring, path: str, *, role: Role = Role.OPERATOR, **query: str) -> httpx.Response:
+async def page_of(wiring: Wiring, path: str, role: Role = Role.OPERATOR, /, **query: str) -> httpx.Response:
     async with client_of(create_users_app(wiring), token=await token_of(wiring, role, name=unique_name("t"))) as client:
         return await client.get(f"/clusters/demo/topics{path}", params=query, headers={"accept": "text/html"})
 
@@ -108,7 +114,7 @@ def written(brokers: Topics, key: bytes | None, value: bytes | None) -> None:
 
 
 async def test_only_the_topics_of_a_page_are_described(wiring: Wiring, brokers: Topics) -> None:
-    first = await page_of(wiring, "", role=Role.VIEWER)
+    first = await page_of(wiring, "", Role.VIEWER)
     assert first.status_code == 200
     assert brokers.described == [50]
     assert "121 topics" in first.text
@@ -133,6 +139,10 @@ async def test_a_topics_page_has_what_endangers_it_and_what_is_blocked(wiring: W
     assert "may be on a single broker and lost with it" in html
     assert "2 of 3" in html
     assert "behind open transactions in 1 partition" in html
+    assert "the last 50 of 60" in html
+    assert "payments" in html
+    assert "from offset 3" in html
+    assert "DescribeProducers of flights-0 was refused" in html
     gone = await page_of(wiring, "/gone")
     assert gone.status_code == 404
     assert "has no topic gone" in gone.text
@@ -150,8 +160,8 @@ async def test_brokers_that_do_not_answer_leave_the_form_and_the_reason(wiring: 
 @pytest.mark.parametrize("role", list(Role))
 async def test_records_are_shown_to_operators_only(wiring: Wiring, role: Role) -> None:
     is_operator = role.includes(Role.OPERATOR)
-    assert (await page_of(wiring, "/flights/records", role=role)).status_code == (200 if is_operator else 403)
-    assert ("/topics/flights/records" in (await page_of(wiring, "/flights", role=role)).text) is is_operator
+    assert (await page_of(wiring, "/flights/records", role)).status_code == (200 if is_operator else 403)
+    assert ("/topics/flights/records" in (await page_of(wiring, "/flights", role)).text) is is_operator
 
 
 async def test_contents_are_escaped_text_for_any_bytes(wiring: Wiring, brokers: Topics) -> None:

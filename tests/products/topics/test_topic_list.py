@@ -54,11 +54,17 @@ def test_a_cursor_of_another_list_is_refused() -> None:
 
 
 def described(in_sync: tuple[int, ...] = (1, 2, 3), leader: int | None = 1, **facts: Any) -> TopicDescription:
-    given: dict[str, Any] = {"replication_factor": 3, "min_insync_replicas": 2, "deletes": True, "compacts": False}
+    given: dict[str, Any] = {
+        "replication_factor": 3,
+        "min_insync_replicas": 2,
+        "deletes": True,
+        "compacts": False,
+        "unclean_leader_election": False,
+    }
     return TopicDescription(
         name="orders",
         is_internal=False,
-        facts=TopicFacts(partitions=1, **{**given, "unclean_leader_election": False, **facts}),
+        facts=msgspec.structs.replace(TopicFacts(partitions=1, replication_factor=3), **{**given, **facts}),
         partitions=(
             DescribedPartition(number=0, leader=leader, replicas=(1, 2, 3), in_sync=in_sync, size_bytes=7),
             DescribedPartition(number=1, leader=2, replicas=(1, 2, 3), in_sync=(1, 2, 3), size_bytes=None),

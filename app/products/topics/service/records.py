@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import Brokers, Connection, TransactionalIds
+from app.core.clusters.brokers import AskIds, Brokers, Connection
 from app.core.clusters.partition import Partition
 from app.core.journals.log_content import MAX_CONTENT_BYTES
 from app.core.journals.log_entries import EntryState
@@ -32,8 +32,6 @@ _OFFSETS_A_RECORD = 4
 DOWNLOAD_RECORDS = 10_000
 DOWNLOAD_BYTES = 32 << 20
 _WHOLE_BYTES = 16 << 20
-
-AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):

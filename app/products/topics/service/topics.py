@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, PartitionOffsets
+from app.core.clusters.brokers import (
+    DEFAULT_TIMEOUT_S,
+    AskIds,
+    Brokers,
+    Connection,
+    PartitionOffsets,
+    TransactionalIds,
+)
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
-from app.core.clusters.topic import DescribedPartition, ListedTopic, TopicDescription
+from app.core.clusters.topic import ActiveProducer, DescribedPartition, ListedTopic, TopicDescription
 from app.kit.clock import Clock
-from app.kit.errors import NotFoundError
+from app.kit.errors import NotFoundError, UnavailableError
 from app.products.topics.topic_list import TopicQuery, advice_of, select
 from app.products.topics.usage import TopicUsage
 
 LISTED_FOR = timedelta(seconds=10)
+MOST_PRODUCERS = 50
 _NO_USAGE = TopicUsage()
 
 
@@ -58,9 +66,21 @@ class PartitionLine(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class TopicProducer(msgspec.Struct, frozen=True, kw_only=True):
+    """transactional_id: None for a producer without transactions, or if it is not known."""
+
+    producer: ActiveProducer
+    transactional_id: str | None = None
+
+
 class TopicDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """producers: the MOST_PRODUCERS that wrote last. producer_count: of all. notes: why some are not known."""
+
     topic: TopicLine
     partitions: tuple[PartitionLine, ...]
+    producers: tuple[TopicProducer, ...]
+    producer_count: int
+    notes: tuple[str, ...] = ()
 
 
 class TopicNames:
@@ -117,20 +137,42 @@ async def get_topic(
     topic: str,
     *,
     usages: UsagesOf | None,
+    ask_ids: AskIds,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> TopicDetail:
-    """Raises NotFoundError, and the errors of app/core/clusters/brokers.py."""
+    """Return one topic with its partitions and producers.
+
+    ask_ids: finds the transactional ids of producer ids.
+
+    Raises NotFoundError, and the errors of app/core/clusters/brokers.py."""
     described = (await brokers.describe_topics(connection, [topic], timeout_s=timeout_s)).get(topic)
     if described is None:
         raise NotFoundError(f"the cluster has no topic {topic[:249]}, or hides it from this client", field="topic")
-    offsets = await brokers.offsets_of_each(
-        connection, [Partition(topic, one.number) for one in described.partitions], timeout_s=timeout_s
+    partitions = [Partition(topic, one.number) for one in described.partitions]
+    offsets, (active, refused) = await asyncio.gather(
+        brokers.offsets_of_each(connection, partitions, timeout_s=timeout_s),
+        brokers.active_producers(connection, partitions, timeout_s=timeout_s),
     )
+    producers, ids_note = await _named(active[:MOST_PRODUCERS], ask_ids)
+    notes = [*(one.sentence for one in refused[:1]), *([ids_note] if ids_note else [])]
     used = None if usages is None else await usages([topic])
     return TopicDetail(
         topic=_line(described, used),
         partitions=tuple(_partition(one, offsets.get(Partition(topic, one.number))) for one in described.partitions),
+        producers=producers,
+        producer_count=len(active),
+        notes=tuple(notes),
     )
+
+
+async def _named(active: Sequence[ActiveProducer], ask_ids: AskIds) -> tuple[tuple[TopicProducer, ...], str | None]:
+    ids, note = TransactionalIds({})
+    if active:
+        try:
+            ids, note = await ask_ids({one.producer_id for one in active})
+        except UnavailableError as error:
+            note = f"transactional ids are not known: {error.message}"
+    return tuple(TopicProducer(producer=one, transactional_id=ids.get(one.producer_id)) for one in active), note
 
 
 def _line(found: TopicDescription, used: Mapping[str, TopicUsage] | None) -> TopicLine:
