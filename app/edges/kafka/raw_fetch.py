@@ -135,18 +135,13 @@ class RawFetcher(RawClient):
         *,
         max_wait_ms: int = 100,
         isolation: FetchIsolation = FetchIsolation.READ_UNCOMMITTED,
-        partition_max_bytes: int = PARTITION_MAX_BYTES,
     ) -> dict[Partition, FetchedLog]:
         """Return one answer of each leader, after `max_wait_ms` at the latest. Partitions without a leader are missing.
-
-        An answer has 4 MiB, and the first partition with records at least one batch: name the least read ones first.
 
         Raises a KafkaError of the library's for errors that a retry does not fix.
         """
         requests = {
-            broker_id: self._request(
-                {at: positions[at] for at in led}, max_wait_ms, isolation, partition_max_bytes=partition_max_bytes
-            )
+            broker_id: self._request({at: positions[at] for at in led}, max_wait_ms, isolation)
             for broker_id, led in self._leaders(positions).items()
         }
         found: dict[Partition, FetchedLog] = {}

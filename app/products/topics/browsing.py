@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from app.core.clusters.partition import Partition
 from app.core.journals.log_content import Content, RecordHeader, content
 from app.core.journals.log_entries import EntryState, LogEntry, entries_of
-from app.core.journals.log_look import LogBounds, LogLook
+from app.core.journals.log_look import LogBounds, LogLook, LogStart, parse_start, start_text
 from app.core.journals.record_batch import BatchRecord, RecordBatch, read_records
 from app.core.journals.wire_message import Undecodable
 from app.kit.errors import InvalidError
@@ -191,19 +192,20 @@ def merged(
     return tuple(taken), ranges
 
 
-def cursor_of(positions: Mapping[int, int]) -> str:
-    """Encode the next offset of each partition."""
-    return encode_cursor(",".join(f"{number}:{offset}" for number, offset in sorted(positions.items())))
+def cursor_of(starts: Mapping[int, LogStart]) -> str:
+    """Encode where each partition continues: at an offset, or at the query's start if it could not be read."""
+    return encode_cursor(",".join(f"{number}:{start_text(start)}" for number, start in sorted(starts.items())))
 
 
-def positions_of(cursor: str) -> dict[int, int]:
+def starts_of(cursor: str) -> dict[int, LogStart]:
     """Decode them. Raises InvalidError at field `after`."""
     (text,) = decode_cursor(cursor, keys=1)
-    try:
-        pairs = [pair.split(":") for pair in text.split(",")]
-        found = {int(number): int(offset) for number, offset in pairs}
-    except ValueError:
-        raise InvalidError("this cursor belongs to another list: take it from next_cursor unchanged", field="after")  # noqa: B904
-    if not all(0 <= number < 2**31 and 0 <= offset < 2**63 for number, offset in found.items()):
-        raise InvalidError("this cursor is not valid: take it from next_cursor unchanged", field="after")
+    found: dict[int, LogStart] = {}
+    for pair in text.split(","):
+        number, _, start = pair.partition(":")
+        if number.isascii() and number.isdecimal() and int(number) < 2**31:
+            with suppress(InvalidError):
+                found[int(number)] = parse_start(start)
+                continue
+        raise InvalidError("this cursor belongs to another list: take it from next_cursor unchanged", field="after")
     return found

@@ -311,7 +311,7 @@ def _records(found: RecordPage) -> RenderableType:
         empty="No matching records." if found.read else "No records from there on.",
     )
     notes = [Text(_plain(note), style="yellow") for note in found.notes]
-    more = f"; {'newer' if found.is_at_end else 'more'}: --after {found.next_cursor}" if found.next_cursor else ""
+    more = f"; {'newer' if found.is_at_end else 'more'}: --after {found.next_cursor}"
     return Group(shown, *notes, Text(f"{found.summary}{more}", style="dim", no_wrap=True, overflow="ignore"))
 
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
-from app.core.clusters import service as clusters
 from app.core.clusters.topic import SETTINGS
 from app.core.journals.log_look import Landmark, parse_start
 from app.core.wiring import Wiring, WiringDep
@@ -72,9 +71,8 @@ class TopicSelection:
 
 def looking_at_list(wiring: Wiring, wanted: TopicSelection) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        # A cluster that is not registered has no page; one whose brokers do not answer has its form and the reason.
-        await clusters.get_cluster(uow, wanted.cluster)
-        del principal, now
+        # The view's own unit of work would keep its connection while brokers are asked.
+        del uow, principal, now
         context: dict[str, Any] = {
             "cluster": wanted.cluster,
             "wanted": wanted,
@@ -91,6 +89,8 @@ def looking_at_list(wiring: Wiring, wanted: TopicSelection) -> Look:
                 wiring, cluster=wanted.cluster, query=query, after=wanted.after, limit=PAGE_SIZE
             )
             context |= {"found": found, "pages": links_of(found.next_cursor, wanted.url, after=wanted.after)}
+        except NotFoundError:
+            raise
         except FencelineError as error:
             context["error"], status = error, error.status
         return Screen(template="topics/list", title=f"Topics of {wanted.cluster}", context=context, status=status)
@@ -100,13 +100,14 @@ def looking_at_list(wiring: Wiring, wanted: TopicSelection) -> Look:
 
 def looking_at_one(wiring: Wiring, cluster: str, topic: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        del principal, now
-        await clusters.get_cluster(uow, cluster)
+        del uow, principal, now
         context: dict[str, Any] = {"cluster": cluster, "topic": topic, "found": None, "error": None}
         context |= {"settings": SETTINGS, "moment": moment}
         status = 200
         try:
             context["found"] = await web_looks.get_topic(wiring, cluster=cluster, topic=topic)
+        except NotFoundError:
+            raise
         except FencelineError as error:
             context["error"], status = error, error.status
         return Screen(template="topics/detail", title=topic, context=context, status=status)
@@ -222,14 +223,14 @@ def looking_at_records(wiring: Wiring, form: RecordForm) -> Look:
 def _links(form: RecordForm, found: RecordPage) -> Mapping[str, Any]:
     """Return the addresses of the neighbouring pages. Only one partition has an earlier page: by its offsets."""
     earlier = None
-    if form.partition and found.ranges:
+    if form.partition and len(found.ranges) == 1:
         (one,) = found.ranges
         first = found.records[0].offset if found.records else one.first
         if first > one.bounds.first_offset and not form.is_filtered:
             earlier = form.url(**{"from": str(max(one.bounds.first_offset, first - form.limit)), "after": None})
     return {
         "earlier": earlier,
-        "later": form.url(after=found.next_cursor) if found.next_cursor else None,
+        "later": form.url(after=found.next_cursor),
         "download": form.download_url(),
     }
 

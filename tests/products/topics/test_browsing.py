@@ -10,7 +10,7 @@ import pytest
 
 from app.core.clusters.partition import Partition
 from app.core.journals.log_entries import EntryState
-from app.core.journals.log_look import LogBounds, LogLook
+from app.core.journals.log_look import FromTime, Landmark, LogBounds, LogLook
 from app.core.journals.record_batch import MarkerType, RecordBatch
 from app.kit.errors import InvalidError
 from app.kit.page import encode_cursor
@@ -20,8 +20,8 @@ from app.products.topics.browsing import (
     TopicRecord,
     cursor_of,
     merged,
-    positions_of,
     scan,
+    starts_of,
 )
 from app.products.topics.record_filter import RecordFilter, filter_of
 from tests.core.journals.batches import batch_of
@@ -196,14 +196,12 @@ def test_the_newest_records_are_those_of_the_latest_times() -> None:
 
 
 def test_a_cursor_is_read_as_it_was_written_and_another_one_is_refused() -> None:
-    assert positions_of(cursor_of({3: 7, 0: 2**40})) == {0: 2**40, 3: 7}
-    for wrong in (
-        encode_cursor("orders"),
-        encode_cursor("0:-1"),
-        encode_cursor("0:1:2"),
-        "!!",
-        encode_cursor("a", "b"),
-    ):
+    starts = {3: 7, 0: 2**40, 4: Landmark.LSO, 5: FromTime(1_795_819_845_579)}
+    assert starts_of(cursor_of(starts)) == starts
+    for wrong in ("orders", "0:-1", "0:1:2", "x:1", "0:", ""):
         with pytest.raises(InvalidError) as raised:
-            positions_of(wrong)
+            starts_of(encode_cursor(wrong))
         assert raised.value.field == "after"
+    for wrong in ("!!", encode_cursor("a", "b")):
+        with pytest.raises(InvalidError, match="cursor"):
+            starts_of(wrong)

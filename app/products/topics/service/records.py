@@ -17,7 +17,7 @@ from app.core.journals.log_look import Landmark, LogLook, LogStart, ReadBound, f
 from app.kit.errors import FencelineError, InvalidError, UnavailableError
 from app.kit.page import MAX_LIMIT, checked_limit
 from app.kit.words import count, size
-from app.products.topics.browsing import ReadRange, Scan, TopicRecord, cursor_of, merged, positions_of, scan
+from app.products.topics.browsing import ReadRange, Scan, TopicRecord, cursor_of, merged, scan, starts_of
 from app.products.topics.record_filter import RecordFilter
 
 MOST_PARTITIONS = 100
@@ -27,6 +27,7 @@ _READ_BYTES = 16 << 20
 _FETCH_S = 3.0
 _SCAN_S = 3.0
 _TIMEOUT_S = 10.0
+_TRIES = 4
 _OFFSETS_A_RECORD = 4
 """A transaction of one record takes two offsets, and compaction leaves gaps."""
 DOWNLOAD_RECORDS = 10_000
@@ -47,7 +48,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def starts(self) -> LogStart | Mapping[int, LogStart]:
         if self.after is not None:
-            return dict(positions_of(self.after))
+            return starts_of(self.after)
         return self.start if self.partition is None else {self.partition: self.start}
 
     @property
@@ -59,8 +60,8 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
 class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
     """records: by time, each partition's in the order of its offsets.
 
-    read: the number of records that were read to find them. next_cursor: `after` of the next answer, also at the end,
-    where newer records continue. notes: sentences about partitions and batches that could not be read.
+    read: the number of records that were read to find them. is_at_end: of all partitions. next_cursor: `after` of the
+    next answer, also at the end, where newer records continue. notes: sentences about what could not be read.
     """
 
     topic: str
@@ -68,7 +69,7 @@ class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
     ranges: tuple[ReadRange, ...]
     read: int
     is_at_end: bool
-    next_cursor: str | None
+    next_cursor: str
     notes: tuple[str, ...] = ()
 
     @property
@@ -122,15 +123,15 @@ async def download(
         yield page.records
         if query.is_newest or page.is_at_end:
             if page.notes:
-                yield [CutDownload(reason="; ".join(page.notes), next_cursor=page.next_cursor)]
+                yield [CutDownload(reason=" ".join(page.notes), next_cursor=page.next_cursor)]
             return
         reason = ""
         if left <= 0:
             reason = f"{count(most, 'record')} are the bound of this download"
         elif size_bytes >= DOWNLOAD_BYTES:
             reason = f"{size(DOWNLOAD_BYTES)} are the bound of a download"
-        elif page.next_cursor is None or page.next_cursor == asked.after:
-            reason = "; ".join(page.notes) or "the brokers return no further records now"
+        elif page.next_cursor == asked.after:
+            reason = " ".join(page.notes) or "the brokers return no further records now"
         if reason:
             yield [CutDownload(reason=reason, next_cursor=page.next_cursor)]
             return
@@ -146,16 +147,7 @@ async def _page(
     timeout_s: float,
     content_bytes: int,
 ) -> RecordPage:
-    is_filtered, is_long = not query.wanted.is_empty, not query.wanted.is_empty or query.is_newest
-    bound = ReadBound(
-        partitions=MOST_PARTITIONS,
-        # Without a filter the limit is enough; batches that begin before the start have further records.
-        records=MOST_READ if is_long else max(_OFFSETS_A_RECORD * query.limit, 1_000),
-        size_bytes=_READ_BYTES,
-        for_s=_FETCH_S,
-        before_end=MOST_READ if is_filtered else _OFFSETS_A_RECORD * query.limit,
-    )
-    answers = await brokers.read_partition_logs(connection, query.topic, query.starts, bound, timeout_s=timeout_s)
+    answers = await _read(brokers, connection, query, timeout_s=timeout_s)
     looks = {at: one for at, one in answers.items() if isinstance(one, LogLook)}
     refused = [one for one in answers.values() if isinstance(one, Refused)]
     if refused and not looks:
@@ -166,19 +158,47 @@ async def _page(
     records, ids_note = await _named(records, ask_ids)
     skipped = (f"{at}: {one.skipped}" for at, one in scans.items() if one.skipped)
     notes = [*(one.sentence for one in refused), *skipped, *([ids_note] if ids_note else [])]
-    positions = {one.partition: one.next for one in ranges}
-    if query.after is not None:
-        # A partition without an answer keeps its place.
-        positions = positions_of(query.after) | positions
+    is_at_end = all(one.is_at_end for one in ranges)
+    if query.is_newest and not is_at_end:
+        notes.append("The end was not reached within the bounds: continue for the newest records.")
+    # A partition without an answer keeps its place.
+    starts = query.starts
+    given = starts if isinstance(starts, Mapping) else dict.fromkeys((at.partition for at in answers), starts)
     return RecordPage(
         topic=query.topic,
         records=records,
         ranges=ranges,
         read=sum(one.read for one in scans.values()),
-        is_at_end=all(one.is_at_end for one in ranges),
-        next_cursor=cursor_of(positions) if positions else None,
+        is_at_end=is_at_end and not refused,
+        next_cursor=cursor_of({**given, **{one.partition: one.next for one in ranges}}),
         notes=tuple(notes),
     )
+
+
+async def _read(
+    brokers: Brokers, connection: Connection, query: RecordQuery, *, timeout_s: float
+) -> dict[Partition, LogLook | Refused]:
+    """Read from the query's start; the newest records from fewer offsets before the end, if too many are there."""
+    is_filtered = not query.wanted.is_empty
+    bound = ReadBound(
+        partitions=MOST_PARTITIONS,
+        # Without a filter the limit is enough; batches that begin before the start have further records.
+        records=MOST_READ if is_filtered or query.is_newest else max(_OFFSETS_A_RECORD * query.limit, 1_000),
+        size_bytes=_READ_BYTES,
+        for_s=_FETCH_S,
+        before_end=MOST_READ if is_filtered else _OFFSETS_A_RECORD * query.limit,
+    )
+    answers: dict[Partition, LogLook | Refused] = {}
+    for _ in range(_TRIES):
+        answers = await brokers.read_partition_logs(connection, query.topic, query.starts, bound, timeout_s=timeout_s)
+        looks = [one for one in answers.values() if isinstance(one, LogLook)]
+        unread = [one for one in looks if not one.is_at_end]
+        if not query.is_newest or not unread:
+            break
+        widest = max(one.bounds.high_watermark - one.start for one in looks)
+        share = min((one.next_offset - one.start) / (one.bounds.high_watermark - one.start) for one in unread)
+        bound = msgspec.structs.replace(bound, before_end=max(1, int(widest * share / 2)))
+    return answers
 
 
 def _refuse_offset(query: RecordQuery, looks: Mapping[Partition, LogLook]) -> None:
