@@ -28,6 +28,7 @@ from app.kit.web.dependencies import PartHealth
 from app.kit.web.security.login_limit import LoginLimit
 from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service.questions import BrokerQuestions
+from app.products.topics.service.topics import TopicNames
 
 USERS_URL = "http://127.0.0.1:8700"
 WORKERS_URL = "http://127.0.0.1:8701"
@@ -69,7 +70,8 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
                     surveys=surveys,
                     observations=observations,
                     clock=SystemClock(),
-                )
+                ),
+                TopicNames: TopicNames(brokers, SystemClock()),
             },
             products=PRODUCTS,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),

@@ -7,7 +7,7 @@ error and time, or UnavailableError with the broker's own refusal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -17,7 +17,8 @@ from app.core.blocked.facts import Refused
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import Survey
-from app.core.journals.log_look import Landmark, LogLook
+from app.core.clusters.topic import ActiveProducer, ListedTopic, TopicDescription
+from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
 
@@ -74,6 +75,10 @@ class TransactionalIds(NamedTuple):
 
     ids: dict[int, str]
     note: str | None = None
+
+
+AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
+"""Finds the transactional ids of producer ids."""
 
 
 class Brokers(Protocol):
@@ -184,13 +189,53 @@ class Brokers(Protocol):
         connection: Connection,
         at: Partition,
         *,
-        start: int | Landmark,
+        start: LogStart,
         limit: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> LogLook:
         """Return at least `limit` raw batches from `start` on; fewer at the log's end, or if they are very large.
 
         Raises NotFoundError for a topic or partition that does not exist, InvalidError for an offset out of range.
+        """
+        ...
+
+    async def read_partition_logs(
+        self,
+        connection: Connection,
+        topic: str,
+        starts: LogStart | Mapping[int, LogStart],
+        bound: ReadBound,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[Partition, LogLook | Refused]:
+        """Return raw batches of each partition from its start on, within one bound for all of them.
+
+        starts: one for all partitions of the topic, or by partition. A start outside of the log begins at its first
+        offset, or at its end.
+
+        A partition whose leader does not answer has a refusal and delays no other. Raises NotFoundError for a missing
+        topic or partition, InvalidError for more partitions than the bound has.
+        """
+        ...
+
+    async def list_topics(
+        self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[ListedTopic, ...]:
+        """Return every topic that the client may describe, by name, internal ones too."""
+        ...
+
+    async def describe_topics(
+        self, connection: Connection, topics: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, TopicDescription]:
+        """Return the existing topics with settings and sizes, as far as the client may read them."""
+        ...
+
+    async def active_producers(
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+        """Return the idempotent producers that the leaders know, the last one first, and each partition's refusal.
+
+        A leader forgets a producer `producer.id.expiration.ms` after its last record, by default a day.
         """
         ...
 

@@ -76,15 +76,21 @@ def _check_output(field: str, topic: str, facts: ClusterFacts) -> Iterator[Probl
     if found is None:
         yield Problem(field=field, message=_unknown(topic, facts))
         return
-    if (message := _durability(topic, found)) is not None:
+    if (message := durability(topic, found)) is not None:
         yield Problem(field=field, message=message, is_warning=True)
     yield from _check_election(field, topic, found)
-    if found.min_insync_replicas is not None and found.min_insync_replicas > found.replication_factor:
-        message = (
-            f"`{topic}` requires {found.min_insync_replicas} in-sync replicas (min.insync.replicas) and has only "
-            f"{found.replication_factor}: no write can succeed. Lower the one or raise the other"
-        )
+    if (message := too_few_replicas(topic, found)) is not None:
         yield Problem(field=field, message=message)
+
+
+def too_few_replicas(topic: str, found: TopicFacts) -> str | None:
+    """Return why no write can succeed, if the topic requires more in-sync replicas than it has replicas."""
+    if found.min_insync_replicas is None or found.min_insync_replicas <= found.replication_factor:
+        return None
+    return (
+        f"`{topic}` requires {found.min_insync_replicas} in-sync replicas (min.insync.replicas) and has only "
+        f"{found.replication_factor}: no write can succeed. Lower the one or raise the other"
+    )
 
 
 def _check_tombstones(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
@@ -131,15 +137,21 @@ def _check_keys(field: str, topic: str, definition: PipelineDefinition, facts: C
 
 def _check_election(field: str, topic: str, found: TopicFacts | None) -> Iterator[Problem]:
     """Yield a warning for unclean leader election: records are lost, and others get their offsets."""
-    if found is not None and found.unclean_leader_election:
-        message = (
-            f"`{topic}` has unclean.leader.election.enable=true: acknowledged records are lost if a replica without "
-            "them becomes leader. Set it to false"
-        )
+    if found is not None and (message := unclean_election(topic, found)) is not None:
         yield Problem(field=field, message=message, is_warning=True)
 
 
-def _durability(topic: str, found: TopicFacts) -> str | None:
+def unclean_election(topic: str, found: TopicFacts) -> str | None:
+    """Return the effect of unclean leader election, if the topic allows it."""
+    if not found.unclean_leader_election:
+        return None
+    return (
+        f"`{topic}` has unclean.leader.election.enable=true: acknowledged records are lost if a replica without "
+        "them becomes leader. Set it to false"
+    )
+
+
+def durability(topic: str, found: TopicFacts) -> str | None:
     """Return the effect of the loss of one broker on acknowledged records, or on writes."""
     replicas, least = found.replication_factor, found.min_insync_replicas
     if replicas == 1:

@@ -86,7 +86,7 @@ def check(
     problems += _check_options(definition, allowed)
     problems += _check_others(definition, name, facts, others)
     if facts is not None:
-        problems += cluster_checks.check(definition, facts, outputs=_outputs(definition))
+        problems += cluster_checks.check(definition, facts, outputs=outputs_of(definition))
     return problems
 
 
@@ -125,7 +125,7 @@ def _check_names(definition: PipelineDefinition, name: str) -> Iterator[Problem]
         yield Problem(field="transactional_id_prefix", message=message)
 
 
-def _outputs(definition: PipelineDefinition) -> dict[str, str]:
+def outputs_of(definition: PipelineDefinition) -> dict[str, str]:
     """Return every topic that the definition writes to, by its field; user code may name more."""
     fields = {"sink_topic": definition.sink_topic}
     if isinstance(definition.transform, Steps):
@@ -151,7 +151,7 @@ def _check_topics(definition: PipelineDefinition) -> Iterator[Problem]:
             yield Problem(field=field, message=f"`{topic}` is an internal topic; a pipeline cannot read it")
         elif topic in sources[:index]:
             yield Problem(field=field, message=f"`{topic}` is named twice")
-    for field, topic in _outputs(definition).items():
+    for field, topic in outputs_of(definition).items():
         if (message := topic_problem(topic)) is not None:
             yield Problem(field=field, message=message)
         elif topic in _INTERNAL_TOPICS:

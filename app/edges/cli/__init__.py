@@ -19,6 +19,7 @@ from app.products.migrations import commands as migrations
 from app.products.offset_log import commands as offset_log
 from app.products.partition_log import commands as partition_log
 from app.products.support_bundle import commands as support_bundle
+from app.products.topics import commands as topics
 from app.products.webhooks import commands as webhooks
 
 _PRODUCTS = (
@@ -33,6 +34,7 @@ _PRODUCTS = (
     offset_log,
     partition_log,
     support_bundle,
+    topics,
     webhooks,
 )
 _OWN = {
@@ -66,6 +68,7 @@ _ORDER = (
     "files",
     "batches",
     "new-checkpoint",
+    "topics",
     "log",
     "transactions",
     "groups",

@@ -26,10 +26,11 @@ from app.core.clusters.brokers import (
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
-from app.core.journals.log_look import Landmark, LogLook
+from app.core.clusters.topic import ActiveProducer, ListedTopic, TopicDescription
+from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
-from app.edges.kafka import cluster_client, first_contact, partition_log
+from app.edges.kafka import cluster_client, first_contact, partition_log, partition_logs
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ClusterClient, Settings
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
@@ -182,13 +183,44 @@ class KafkaBrokers(ClusterConnector):
         connection: Connection,
         at: Partition,
         *,
-        start: int | Landmark,
+        start: LogStart,
         limit: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> LogLook:
         resolved, attempt = await self._begin(connection, timeout_s)
         question = partial(partition_log.read_partition_log, resolved, attempt, at, start=start, limit=limit)
         return await self._bounded(attempt, question)
+
+    async def read_partition_logs(
+        self,
+        connection: Connection,
+        topic: str,
+        starts: LogStart | Mapping[int, LogStart],
+        bound: ReadBound,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[Partition, LogLook | Refused]:
+        resolved, attempt = await self._begin(connection, timeout_s)
+        return await self._bounded(
+            attempt, partial(partition_logs.read_partition_logs, resolved, attempt, topic, starts, bound)
+        )
+
+    async def list_topics(
+        self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[ListedTopic, ...]:
+        return await self._ask(connection, timeout_s, "list topics", ClusterClient.listed_topics)
+
+    async def describe_topics(
+        self, connection: Connection, topics: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, TopicDescription]:
+        return await self._ask(connection, timeout_s, "describe topics", lambda client: client.described_topics(topics))
+
+    async def active_producers(
+        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+        return await self._ask(
+            connection, timeout_s, "describe producers", lambda client: client.active_producers(partitions)
+        )
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S

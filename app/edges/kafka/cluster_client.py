@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka.protocol.admin import DescribeConfigsRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
 from app.core.blocked.facts import Refused
 from app.core.clusters.brokers import Broker, ClusterDescription, PartitionOffsets
 from app.core.clusters.cluster import TopicFacts
 from app.core.clusters.partition import Partition
+from app.core.clusters.topic import SETTINGS, ActiveProducer, DescribedPartition, ListedTopic, TopicDescription
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.group_client import GroupClient
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
-from app.edges.kafka.transactions.asking import error_in
+from app.edges.kafka.transactions.asking import error_in, error_of_answer
 from app.edges.kafka.transactions.leaders import LeaderClient
+from app.edges.kafka.transactions.questions import DESCRIBE_LOG_DIRS
 from app.kit.errors import UnavailableError
 
 T = TypeVar("T")
@@ -39,6 +42,9 @@ _METADATA_VERSION = 12
 
 _Metadata: Any = MetadataRequest
 _Configs: Any = DescribeConfigsRequest
+_LogDirs: Any = DescribeLogDirsRequest
+_LOG_DIRS_VERSION = 3
+"""It names a refusal; answers of earlier versions are empty then."""
 
 
 def ask(resolved: Settings, attempt: ConnectionAttempt, what: str, question: Callable[[ClusterClient], T]) -> T:
@@ -97,6 +103,76 @@ class ClusterClient(LeaderClient, GroupClient):
             for topic in sorted(self._metadata(None).topics, key=lambda topic: topic.name)
             if topic.error_code == 0 and not topic.is_internal
         }
+
+    def listed_topics(self) -> tuple[ListedTopic, ...]:
+        """Return every topic, internal ones too, by name."""
+        return tuple(
+            ListedTopic(
+                topic.name,
+                len(topic.partitions),
+                max((len(partition.replica_nodes) for partition in topic.partitions), default=0),
+                bool(topic.is_internal),
+            )
+            for topic in sorted(self._metadata(None).topics, key=lambda topic: topic.name)
+            if topic.error_code == 0
+        )
+
+    def described_topics(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        """Return the existing topics that this client may describe, with settings and sizes as far as it may."""
+        if not topics:
+            return {}
+        found = [topic for topic in self._metadata(sorted(set(topics))).topics if topic.error_code == 0]
+        settings = self._topic_settings([topic.name for topic in found])
+        sizes, note = self._sizes(found)
+        return {topic.name: _described(topic, settings.get(topic.name), sizes, note) for topic in found}
+
+    def active_producers(
+        self, partitions: Collection[Partition]
+    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+        found: dict[int, ActiveProducer] = {}
+        refused: list[Refused] = []
+        for answer in self.producers(partitions).values():
+            if isinstance(answer, Refused):
+                refused.append(answer)
+                continue
+            for row in answer:
+                known = found.get(row.producer_id)
+                since = row.start_offset if row.start_offset >= 0 else None
+                found[row.producer_id] = ActiveProducer(
+                    producer_id=row.producer_id,
+                    producer_epoch=max(row.producer_epoch, -1 if known is None else known.producer_epoch),
+                    partitions=1 if known is None else known.partitions + 1,
+                    last_ms=max(row.last_ms, -1 if known is None else known.last_ms),
+                    open_since=since if since is not None or known is None else known.open_since,
+                )
+        return tuple(sorted(found.values(), key=lambda one: (-one.last_ms, one.producer_id))), tuple(refused)
+
+    def _sizes(self, topics: Iterable[Any]) -> tuple[dict[Partition, int], str]:
+        """Return the size of each leader's log, and why some are missing."""
+        led: dict[int, dict[str, list[int]]] = {}
+        for topic in topics:
+            for part in topic.partitions:
+                if part.leader_id >= 0:
+                    led.setdefault(part.leader_id, {}).setdefault(topic.name, []).append(part.partition_index)
+        of_topic = _LogDirs.DescribableLogDirTopic
+        requests = {
+            broker: _LogDirs(
+                topics=[of_topic(topic=name, partitions=numbers) for name, numbers in by_topic.items()],
+                max_version=_LOG_DIRS_VERSION,
+            )
+            for broker, by_topic in led.items()
+        }
+        sizes: dict[Partition, int] = {}
+        note = ""
+        for broker, answer in self._from_each(requests).items():
+            if (error := error_of_answer(answer)) is not None:
+                note = DESCRIBE_LOG_DIRS.refused(f"broker {broker}", error).sentence
+            for folder in () if isinstance(answer, Exception) else answer.results:
+                for topic in folder.topics:
+                    for part in topic.partitions:
+                        if not part.is_future_key:
+                            sizes[Partition(topic.name, part.partition_index)] = int(part.partition_size)
+        return sizes, note
 
     def offsets(self, partitions: Collection[Partition]) -> dict[Partition, PartitionOffsets]:
         return self._told(self.offsets_of_each(partitions))
@@ -163,6 +239,28 @@ def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
         compacts=_cleans_by("compact", settings),
         unclean_leader_election=_is_true(settings, "unclean.leader.election.enable"),
         topic_id=_topic_id(topic),
+    )
+
+
+def _described(topic: Any, settings: Settings | None, sizes: Mapping[Partition, int], note: str) -> TopicDescription:
+    partitions = tuple(
+        DescribedPartition(
+            number=part.partition_index,
+            leader=None if part.leader_id < 0 else part.leader_id,
+            replicas=tuple(part.replica_nodes),
+            in_sync=tuple(part.isr_nodes),
+            size_bytes=sizes.get(Partition(topic.name, part.partition_index)),
+        )
+        for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+    )
+    is_missing = any(one.size_bytes is None for one in partitions)
+    return TopicDescription(
+        name=topic.name,
+        is_internal=bool(topic.is_internal),
+        facts=_topic_facts(topic, settings),
+        partitions=partitions,
+        settings=None if settings is None else {name: settings[name] for name in SETTINGS if name in settings},
+        size_note=(note or "the leaders do not report the size of each log") if is_missing else "",
     )
 
 

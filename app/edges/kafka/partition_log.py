@@ -5,89 +5,128 @@ Up to the last stable offset it is fetched at read_committed: the same batches, 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 
 from app.core.clusters.brokers import TransactionalIds
 from app.core.clusters.partition import Partition
 from app.core.journals import transaction_state
-from app.core.journals.log_look import AbortedTransaction, Landmark, LogBounds, LogLook, first_offset_of
+from app.core.journals.log_look import AbortedTransaction, LogBounds, LogLook, LogStart, first_offset_of
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch, read_records
 from app.core.journals.transaction_state import TransactionState
 from app.core.journals.wire_message import Undecodable
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import errors, failure, reading_answers
-from app.edges.kafka.raw_fetch import EARLIEST, LATEST, FetchIsolation, RawFetcher, read_logs
+from app.edges.kafka.raw_fetch import EARLIEST, LATEST, FetchedLog, FetchIsolation, RawFetcher, read_logs
 from app.edges.kafka.transactions.client import TransactionClient
 from app.kit.errors import BrokerUnreachableError, NotFoundError, UnavailableError
 
 MAX_LOOK_BYTES = 32 << 20
-_MAX_WAIT_MS = 100
+MAX_WAIT_MS = 100
 
 
 def read_partition_log(
-    resolved: Mapping[str, str], attempt: ConnectionAttempt, at: Partition, *, start: int | Landmark, limit: int
+    resolved: Mapping[str, str], attempt: ConnectionAttempt, at: Partition, *, start: LogStart, limit: int
 ) -> LogLook:
     """Return at least `limit` batches from `start` on; fewer at the log's end, or if they are very large.
 
     Raises BrokerUnreachableError, NotFoundError for a missing topic or partition, InvalidError for an offset outside of
     the log, or UnavailableError with the missing permission.
     """
+    with refusals(attempt, at.topic), RawFetcher(resolved, attempt) as fetcher, reading_answers():
+        partitions = fetcher.partitions(at.topic)
+        if at.partition not in partitions:
+            raise no_such_partition(at.topic, at.partition, partitions)
+        return _look(fetcher, at, start=start, limit=limit)
+
+
+def no_such_partition(topic: str, partition: int, partitions: Collection[int]) -> NotFoundError:
+    has = "only partition 0" if len(partitions) == 1 else f"partitions 0 to {max(partitions)}"
+    return NotFoundError(f"{topic} has {has}, no partition {partition}", field="partition")
+
+
+@contextmanager
+def refusals(attempt: ConnectionAttempt, topic: str) -> Generator[None]:
+    """Raise Fenceline errors instead of the library's errors of a read of this topic."""
     try:
-        with RawFetcher(resolved, attempt) as fetcher, reading_answers():
-            partitions = fetcher.partitions(at.topic)
-            if at.partition not in partitions:
-                has = "only partition 0" if len(partitions) == 1 else f"partitions 0 to {max(partitions)}"
-                raise NotFoundError(f"{at.topic} has {has}, no partition {at.partition}", field="partition")
-            return _look(fetcher, at, start=start, limit=limit)
+        yield
     except errors.UnknownTopicOrPartitionError as error:
         raise NotFoundError(
-            f"the cluster at {attempt.address} has no topic {at.topic}, or hides it from this client", field="topic"
+            f"the cluster at {attempt.address} has no topic {topic}, or hides it from this client", field="topic"
         ) from error
     except errors.InvalidTopicError as error:
-        raise NotFoundError(f"{at.topic} cannot be a topic's name", field="topic") from error
+        raise NotFoundError(f"{topic} cannot be a topic's name", field="topic") from error
     except errors.TopicAuthorizationFailedError as error:
         raise UnavailableError(
-            f"the brokers at {attempt.address} refuse to read {at.topic}: grant Describe and Read on the topic"
+            f"the brokers at {attempt.address} refuse to read {topic}: grant Describe and Read on the topic"
         ) from error
     except errors.KafkaError as error:
-        raise failure(attempt, f"return records of {at.topic}", error) from error
+        raise failure(attempt, f"return records of {topic}", error) from error
 
 
-def _look(fetcher: RawFetcher, at: Partition, *, start: int | Landmark, limit: int) -> LogLook:
-    bounds = _bounds(fetcher, at)
-    first = position = first_offset_of(start, bounds, limit=limit, name=str(at))
-    last_stable, high_watermark = bounds.last_stable_offset, bounds.high_watermark
-    decided_until = first
-    batches: list[RecordBatch | UnreadableBatch] = []
-    aborted: set[AbortedTransaction] = set()
-    size_bytes = 0
-    while position < high_watermark and len(batches) < limit and size_bytes < MAX_LOOK_BYTES:
-        fetcher.raise_if_late(f"offset {position} of {at}")
-        isolation = FetchIsolation.READ_COMMITTED if position < last_stable else FetchIsolation.READ_UNCOMMITTED
-        found = fetcher.fetch({at: position}, max_wait_ms=_MAX_WAIT_MS, isolation=isolation).get(at)
-        if found is None:
-            continue
-        batches += found.batches
-        size_bytes += sum(batch.size_bytes for batch in found.batches)
-        aborted.update(found.aborted)
-        position = found.next_offset
+class LogRange:
+    """The batches of one partition that are read so far, from `first` up to `position`."""
+
+    def __init__(self, first: int, bounds: LogBounds) -> None:
+        self.position = self._first = self._decided_until = first
+        self._bounds = bounds
+        self._last_stable, self.high_watermark = bounds.last_stable_offset, bounds.high_watermark
+        self._aborted: set[AbortedTransaction] = set()
+        self.batches: list[RecordBatch | UnreadableBatch] = []
+        self.size_bytes = 0
+        self.record_count = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.position >= self.high_watermark
+
+    @property
+    def isolation(self) -> FetchIsolation:
+        """The isolation level of the next fetch."""
+        is_decided = self.position < self._last_stable
+        return FetchIsolation.READ_COMMITTED if is_decided else FetchIsolation.READ_UNCOMMITTED
+
+    def take(self, found: FetchedLog, isolation: FetchIsolation) -> None:
+        self.batches += found.batches
+        self.size_bytes += sum(batch.size_bytes for batch in found.batches)
+        self.record_count += sum(batch.record_count for batch in found.batches if isinstance(batch, RecordBatch))
+        self._aborted.update(found.aborted)
+        self.position = found.next_offset
         if isolation is FetchIsolation.READ_COMMITTED:
-            decided_until = position
+            self._decided_until = self.position
         # Both are of one moment here. A newly elected leader may report less than its predecessor (KIP-207).
-        last_stable = max(last_stable, found.last_stable_offset)
-        high_watermark = max(high_watermark, found.high_watermark)
-    return LogLook(
-        start=first,
-        next_offset=position,
-        bounds=LogBounds(
-            first_offset=bounds.first_offset,
-            last_stable_offset=last_stable,
-            high_watermark=max(high_watermark, last_stable),
-        ),
-        batches=tuple(batches),
-        aborted=frozenset(aborted),
-        decided_until=decided_until,
-    )
+        self._last_stable = max(self._last_stable, found.last_stable_offset)
+        self.high_watermark = max(self.high_watermark, found.high_watermark)
+
+    def look(self) -> LogLook:
+        return LogLook(
+            start=self._first,
+            next_offset=self.position,
+            bounds=LogBounds(
+                first_offset=self._bounds.first_offset,
+                last_stable_offset=self._last_stable,
+                high_watermark=max(self.high_watermark, self._last_stable),
+            ),
+            batches=tuple(self.batches),
+            aborted=frozenset(self._aborted),
+            decided_until=self._decided_until,
+        )
+
+
+def _look(fetcher: RawFetcher, at: Partition, *, start: LogStart, limit: int) -> LogLook:
+    bounds = _bounds(fetcher, at)
+
+    def at_time(timestamp_ms: int) -> int:
+        return fetcher.list_offsets([at], timestamp_ms)[at]
+
+    read = LogRange(first_offset_of(start, bounds, limit=limit, name=str(at), at_time=at_time), bounds)
+    while not read.is_at_end and len(read.batches) < limit and read.size_bytes < MAX_LOOK_BYTES:
+        fetcher.raise_if_late(f"offset {read.position} of {at}")
+        isolation = read.isolation
+        found = fetcher.fetch({at: read.position}, max_wait_ms=MAX_WAIT_MS, isolation=isolation).get(at)
+        if found is not None:
+            read.take(found, isolation)
+    return read.look()
 
 
 def _bounds(fetcher: RawFetcher, at: Partition) -> LogBounds:

@@ -97,6 +97,8 @@ class RawClient:
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._attempt = attempt
         self._resolved = resolved
+        # It has answered: another one may be frozen, and a new connection to it would take all of the time.
+        self._reached: int | None = None
         try:
             self._refuse_addresses()
             self._reach_one(min(_CONTACT_S, attempt.left_s * _SHARE_OF_BOOTSTRAP))
@@ -133,6 +135,7 @@ class RawClient:
                     await self._manager.wait_for(answer, min(left_s, _ONE_BROKER_S) * 1000)
                 except errors.KafkaError:
                     continue
+                self._reached = broker_id
                 return True
             await self._manager._net.sleep(_AGAIN_S)  # noqa: SLF001 - the library's own loop
 

@@ -29,7 +29,7 @@ _CONSUMER = -1
 _OFFSET_OUT_OF_RANGE = 1
 EARLIEST = -2
 LATEST = -1
-_PARTITION_MAX_BYTES = 1 << 20
+PARTITION_MAX_BYTES = 1 << 20
 # An answer is in memory several times while it is decoded, and the allocator seldom returns memory.
 _MAX_BYTES = 4 << 20
 _RETRY_S = 0.05
@@ -160,6 +160,8 @@ class RawFetcher(RawClient):
     ) -> dict[Partition, int]:
         """Return the EARLIEST or LATEST offset of each, LATEST being the high watermark, or the last stable offset.
 
+        which: one of these, or a timestamp in ms: the first offset at or after it, -1 without one.
+
         Version 5 (KIP-207): a new leader whose high watermark is still below its predecessor's returns an error.
         """
         found: dict[Partition, int] = {}
@@ -212,6 +214,7 @@ class RawFetcher(RawClient):
         isolation: FetchIsolation,
         *,
         session: SessionRequest = _WITHOUT_SESSION,
+        partition_max_bytes: int = PARTITION_MAX_BYTES,
     ) -> Any:
         topic = FetchMessage.FetchTopic
         forgotten: defaultdict[str, list[int]] = defaultdict(list)
@@ -225,7 +228,7 @@ class RawFetcher(RawClient):
                     current_leader_epoch=-1,
                     fetch_offset=offset,
                     log_start_offset=-1,
-                    partition_max_bytes=_PARTITION_MAX_BYTES,
+                    partition_max_bytes=partition_max_bytes,
                 )
             )
         return FetchMessage(

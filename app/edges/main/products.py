@@ -20,6 +20,7 @@ from app.products.files.product import FILES
 from app.products.migrations.product import MIGRATIONS
 from app.products.offset_log.product import OFFSET_LOG
 from app.products.partition_log.product import PARTITION_LOG
+from app.products.topics.product import TOPICS
 from app.products.webhooks.product import WEBHOOKS
 
 __all__ = ["PARTS", "PRODUCTS", "api_models"]
@@ -32,6 +33,7 @@ PRODUCTS: tuple[Product, ...] = (
     AUDITS,
     FILES,
     PARTITION_LOG,
+    TOPICS,
     WEBHOOKS,
 )
 

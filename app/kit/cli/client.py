@@ -109,6 +109,18 @@ class Client:
                 f"no Fenceline server answers at {self._url}: {error}", code=ExitCode.UNREACHABLE
             ) from error
 
+    def lines(self, path: str, **parameters: str | int | None) -> Iterator[str]:
+        """Get a download line by line, as it arrives."""
+        query = {name: value for name, value in parameters.items() if value is not None}
+        try:
+            with self._http.stream("GET", f"/api/v1{path}", params=query) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal(response)
+                yield from response.iter_lines()
+        except httpx.HTTPError as error:
+            raise self._no_answer(error) from error
+
     def items(self, path: str, *, limit: int | None = None, **parameters: str | int | None) -> Iterator[Any]:
         """Get every item of a list, page by page; at most `limit`."""
         given = 0
@@ -155,20 +167,23 @@ class Client:
                 if key is None and method != "GET":
                     raise
                 response = self._http.send(request)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise CommandError(
-                f"no Fenceline server answers at {self._url}: {error}",
-                code=ExitCode.UNREACHABLE,
-                lines=("start one with `fenceline serve`, or name another with FENCELINE_SERVER_URL",),
-            ) from error
         except httpx.HTTPError as error:
-            raise CommandError(
-                f"the Fenceline server at {self._url} did not answer: {error or type(error).__name__}",
-                code=ExitCode.UNREACHABLE,
-            ) from error
+            raise self._no_answer(error) from error
         if response.is_success:
             return msgspec.json.decode(response.content) if response.content else None
         raise self._refusal(response)
+
+    def _no_answer(self, error: httpx.HTTPError) -> CommandError:
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            return CommandError(
+                f"no Fenceline server answers at {self._url}: {error}",
+                code=ExitCode.UNREACHABLE,
+                lines=("start one with `fenceline serve`, or name another with FENCELINE_SERVER_URL",),
+            )
+        return CommandError(
+            f"the Fenceline server at {self._url} did not answer: {error or type(error).__name__}",
+            code=ExitCode.UNREACHABLE,
+        )
 
     def _refusal(self, response: httpx.Response) -> CommandError:
         try:

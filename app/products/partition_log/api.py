@@ -30,8 +30,8 @@ async def look_into_partition_log(
         str,
         Query(
             alias="from",
-            pattern=r"^([0-9]{1,18}|start|lso|end)$",
-            description="An offset, or `start`, `lso` (the last stable offset), `end`.",
+            max_length=40,
+            description="An offset, `start`, `lso` (the last stable offset), `end`, or a time with its zone.",
         ),
     ] = Landmark.END.value,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="The number of batches.")] = 50,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from app.core.journals.log_content import Content
 from app.core.journals.log_entries import EntryState, LogEntry
-from app.core.journals.log_look import Landmark, parse_start
+from app.core.journals.log_look import Landmark, parse_start, start_text
 from app.edges.kafka.cli.direct import BootstrapServer, ClientConfig, ask, connection_of
 from app.kit.cli.client import as_record, connect
 from app.kit.cli.errors import CommandError, ExitCode
@@ -43,7 +44,8 @@ def log(
     partition: Annotated[int, typer.Argument(min=0)],
     *,
     start: Annotated[
-        str, typer.Option("--from", metavar="OFFSET", help="An offset, or one of: start, lso, end.")
+        str,
+        typer.Option("--from", metavar="OFFSET|TIME", help="An offset, start, lso, end, or a time, or 15m."),
     ] = Landmark.END.value,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="The number of batches.")] = 50,
     keys: Annotated[bool, typer.Option("--keys", help="Show the keys of the records.")] = False,
@@ -60,7 +62,7 @@ def log(
 ) -> None:
     """Raw batches of a partition: producers, epochs, markers; what is open, committed and aborted."""
     try:
-        begin = parse_start(start)
+        begin = parse_start(start, now=datetime.now(UTC))
     except InvalidError as error:
         raise CommandError(f"--from: {error.message}", code=ExitCode.USAGE) from error
     if (bootstrap_server is None) == (cluster is None):
@@ -73,7 +75,7 @@ def log(
             raise CommandError("--config goes with --bootstrap-server", code=ExitCode.USAGE)
         path = "/".join(quote(part, safe="") for part in ("clusters", cluster, "topics", topic))
         flags = {name: "true" for name, is_wanted in (("keys", keys), ("values", values)) if is_wanted}
-        query = {"from": str(begin), "limit": limit, **flags}
+        query = {"from": start_text(begin), "limit": limit, **flags}
         found = as_record(connect().get(f"/{path}/partitions/{partition}/log", **query), PartitionLog)
     else:
         connection = connection_of(bootstrap_server or "", config)

@@ -80,7 +80,7 @@ WantedDep = Annotated[LogSelection, Depends()]
 def looking_at(wiring: Wiring, wanted: LogSelection, *, asked: AskedIds | None = None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         # The view's own unit of work would keep its connection while brokers are asked.
-        del uow, now
+        del uow
         found: PartitionLog | None = None
         error: FencelineError | None = None
         try:
@@ -90,7 +90,7 @@ def looking_at(wiring: Wiring, wanted: LogSelection, *, asked: AskedIds | None =
                 cluster=wanted.cluster,
                 topic=wanted.topic,
                 partition=wanted.partition,
-                start=parse_start(wanted.start.strip()),
+                start=parse_start(wanted.start.strip(), now=now),
                 limit=wanted.limit,
                 keys=wanted.keys,
                 values=wanted.values,

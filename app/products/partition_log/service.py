@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
-
 import msgspec
 
-from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TransactionalIds
+from app.core.clusters.brokers import DEFAULT_TIMEOUT_S, AskIds, Brokers, Connection
 from app.core.clusters.partition import Partition
 from app.core.journals.log_entries import LogEntry, entries_of, named
-from app.core.journals.log_look import Landmark, LogBounds
+from app.core.journals.log_look import LogBounds, LogStart
 from app.kit.errors import UnavailableError
 from app.kit.page import checked_limit
 
@@ -30,9 +28,6 @@ class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
     ids_note: str | None = None
 
 
-AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
-
-
 async def look_into_log(
     brokers: Brokers,
     connection: Connection,
@@ -40,7 +35,7 @@ async def look_into_log(
     ask_ids: AskIds,
     topic: str,
     partition: int,
-    start: int | Landmark,
+    start: LogStart,
     limit: int,
     keys: bool = False,
     values: bool = False,

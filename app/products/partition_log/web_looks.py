@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Collection
 
 from app.core.clusters.brokers import TransactionalIds
 from app.core.clusters.service import get_cluster
-from app.core.journals.log_look import Landmark
-from app.core.observing.service.transactional_ids import transactional_ids_of
+from app.core.journals.log_look import LogStart
+from app.core.observing.service.transactional_ids import ids_of_producers
 from app.core.wiring import Wiring
 from app.kit.access import Principal, Verb, require
 from app.products.partition_log.service import PartitionLog, look_into_log
@@ -40,7 +40,7 @@ async def look_for(
     cluster: str,
     topic: str,
     partition: int,
-    start: int | Landmark,
+    start: LogStart,
     limit: int,
     keys: bool,
     values: bool,
@@ -61,16 +61,19 @@ async def look_for(
     async with wiring.unit_of_work() as uow:
         connection = (await get_cluster(uow, cluster)).connection()
 
-    async def ask_ids(producer_ids: Collection[int]) -> TransactionalIds:
-        now_ms = int(wiring.clock.now().timestamp() * 1000) if asked is None else 0
-        followed = await transactional_ids_of(
-            wiring.observations, cluster=cluster, producer_ids=producer_ids, as_of_ms=now_ms
-        )
-        if followed is not None:
-            return TransactionalIds(followed)
+    async def ask_brokers(producer_ids: Collection[int]) -> TransactionalIds:
         if asked is not None:
             return await asked.of(producer_ids, lambda ids: wiring.brokers.read_transactional_ids(connection, ids))
         return await wiring.brokers.read_transactional_ids(connection, producer_ids)
+
+    async def ask_ids(producer_ids: Collection[int]) -> TransactionalIds:
+        return await ids_of_producers(
+            wiring.observations,
+            cluster=cluster,
+            producer_ids=producer_ids,
+            as_of_ms=int(wiring.clock.now().timestamp() * 1000) if asked is None else 0,
+            otherwise=ask_brokers,
+        )
 
     found = await look_into_log(
         wiring.brokers,

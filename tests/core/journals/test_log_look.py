@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from app.core.journals.log_look import Landmark, LogBounds, first_offset_of, parse_start
+from app.core.journals.log_look import FromTime, Landmark, LogBounds, first_offset_of, parse_start, start_text
 from app.kit.errors import InvalidError
 
 BOUNDS = LogBounds(first_offset=5, last_stable_offset=30, high_watermark=40)
@@ -37,3 +39,39 @@ def test_error_for_an_empty_log_says_so() -> None:
 def test_invalid_start_is_refused(text: str) -> None:
     with pytest.raises(InvalidError, match="start, lso, end"):
         parse_start(text)
+
+
+NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-01-31T09:00:00Z", NOW),
+        ("2026-01-31T10:30:00+01:30", NOW),
+        ("2026-01-31T08:59:59.500Z", NOW - timedelta(milliseconds=500)),
+        ("15m", NOW - timedelta(minutes=15)),
+        ("now", NOW),
+    ],
+)
+def test_a_time_is_a_start_and_is_written_as_it_is_read(text: str, at: datetime) -> None:
+    start = parse_start(text, now=NOW)
+    assert start == FromTime(int(at.timestamp() * 1000))
+    assert parse_start(start_text(start)) == start
+
+
+@pytest.mark.parametrize("start", ["7", "start", "lso", "end"])
+def test_other_starts_are_written_as_they_are_read(start: str) -> None:
+    assert start_text(parse_start(start)) == start
+
+
+@pytest.mark.parametrize("text", ["15m", "now", "2026-01-31T09:00:00", "2026-01-31"])
+def test_a_time_without_a_zone_is_refused_and_a_span_needs_the_present(text: str) -> None:
+    with pytest.raises(InvalidError, match="nor a time such as"):
+        parse_start(text)
+
+
+@pytest.mark.parametrize(("answer", "offset"), [(12, 12), (-1, 40), (2, 5)])
+def test_a_time_begins_at_the_leaders_answer_or_at_the_end(answer: int, offset: int) -> None:
+    found = first_offset_of(FromTime(7), BOUNDS, limit=20, name="t-0", at_time=lambda _: answer)
+    assert found == offset

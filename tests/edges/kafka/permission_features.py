@@ -17,6 +17,7 @@ from app.core.blocked.facts import OpenTransaction, Refused
 from app.core.clusters.partition import Partition
 from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_transactions import LiveTransactions
+from app.core.journals.log_look import Landmark, ReadBound
 from app.core.journals.record_batch import RecordBatch
 from app.core.pipelines.pipeline import ByField, FileSink
 from app.edges.kafka.admin import KafkaBrokers
@@ -137,11 +138,32 @@ async def read_log(visitor: Visitor) -> str:
     brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
     try:
         look = await brokers.read_partition_log(visitor.connection, visitor.stage.sink, start=0, limit=9)
+        bound = ReadBound(partitions=1, records=9, size_bytes=9, for_s=_TIMEOUT_S, before_end=9)
+        logs = await brokers.read_partition_logs(visitor.connection, visitor.stage.sink.topic, Landmark.START, bound)
+        refused = [one.sentence for one in logs.values() if isinstance(one, Refused)]
+        if refused:
+            return refused[0]
         producer_ids = {batch.producer_id for batch in look.batches if isinstance(batch, RecordBatch)}
         found = await brokers.read_transactional_ids(visitor.connection, producer_ids, timeout_s=_TIMEOUT_S)
     finally:
         await brokers.close()
     return "" if found.ids else "no transactional id is told"
+
+
+async def describe_topics(visitor: Visitor) -> str:
+    brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
+    try:
+        listed = await brokers.list_topics(visitor.connection, timeout_s=_TIMEOUT_S)
+        found = await brokers.describe_topics(visitor.connection, [visitor.stage.sink.topic], timeout_s=_TIMEOUT_S)
+        _, refused = await brokers.active_producers(visitor.connection, [visitor.stage.sink], timeout_s=_TIMEOUT_S)
+    finally:
+        await brokers.close()
+    topic = found.get(visitor.stage.sink.topic)
+    if topic is None or topic.name not in [one.name for one in listed]:
+        return "the topic is left out"
+    if topic.settings is None:
+        return "settings of the topic are left out"
+    return topic.size_note or "".join(one.sentence for one in refused)
 
 
 async def read_references(visitor: Visitor) -> str:
@@ -251,6 +273,7 @@ FEATURES: dict[str, Feature] = {
     "Observing by the journals": observe_by_journals,
     "Observing by admin calls": observe_by_admin_calls,
     "Blocked consumers": explain,
+    "Topics": describe_topics,
     "The log of a partition": read_log,
     "The files of a pipeline": read_references,
     "Orphans": look_for_orphans,

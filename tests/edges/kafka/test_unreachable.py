@@ -11,6 +11,7 @@ import pytest
 
 from app.core.clusters.brokers import Connection
 from app.core.clusters.partition import Partition
+from app.core.journals.log_look import ReadBound
 from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.admin import KafkaBrokers
 from app.kit.errors import BrokerUnreachableError, InvalidError
@@ -35,6 +36,7 @@ def unreachable(request: pytest.FixtureRequest) -> Generator[Unreachable]:
 
 Question = Callable[[KafkaBrokers, Connection, float], Awaitable[object]]
 AT = Partition("t", 0)
+BOUND = ReadBound(partitions=9, records=9, size_bytes=9, for_s=9, before_end=9)
 QUESTIONS: dict[str, Question] = {
     "describe_cluster": lambda b, c, s: b.describe_cluster(c, timeout_s=s),
     "facts": lambda b, c, s: b.facts(c, topics=["t"], groups=["g"], timeout_s=s),
@@ -44,6 +46,10 @@ QUESTIONS: dict[str, Question] = {
     "offsets": lambda b, c, s: b.offsets(c, [AT], timeout_s=s),
     "offsets_at": lambda b, c, s: b.offsets_at(c, [AT], timestamp_ms=0, timeout_s=s),
     "read_partition_log": lambda b, c, s: b.read_partition_log(c, AT, start=0, limit=1, timeout_s=s),
+    "read_partition_logs": lambda b, c, s: b.read_partition_logs(c, "t", 0, BOUND, timeout_s=s),
+    "list_topics": lambda b, c, s: b.list_topics(c, timeout_s=s),
+    "describe_topics": lambda b, c, s: b.describe_topics(c, ["t"], timeout_s=s),
+    "active_producers": lambda b, c, s: b.active_producers(c, [AT], timeout_s=s),
     "read_transactional_ids": lambda b, c, s: b.read_transactional_ids(c, [0], timeout_s=s),
     "alter_offsets": lambda b, c, s: b.alter_offsets(c, "g", {AT: 0}, timeout_s=s),
 }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from app.core.clusters.brokers import TransactionalIds
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.service.observations import Observations
 from app.core.observing.snapshot import ReadingPhase
@@ -33,6 +34,19 @@ async def transactional_ids_of(
         if is_new_enough or time.monotonic() > until:
             return found
         await observations.newer(cluster, than=snapshot.number, timeout_s=_LOOK_AGAIN_S)
+
+
+async def ids_of_producers(
+    observations: Observations,
+    *,
+    cluster: str,
+    producer_ids: Collection[int],
+    as_of_ms: int,
+    otherwise: Callable[[Collection[int]], Awaitable[TransactionalIds]],
+) -> TransactionalIds:
+    """Do as `transactional_ids_of`; where the journal is not followed live, ask the brokers by `otherwise`."""
+    followed = await transactional_ids_of(observations, cluster=cluster, producer_ids=producer_ids, as_of_ms=as_of_ms)
+    return await otherwise(producer_ids) if followed is None else TransactionalIds(followed)
 
 
 def _matching(transactions: Mapping[str, LiveTransaction], wanted: frozenset[int]) -> dict[int, str]:

@@ -10,6 +10,8 @@ from app.core.blocked.facts import Refused
 from app.edges.kafka.raw_client import RawClient, error_of, errors, is_transient
 
 _RETRY_S = 0.1
+_LATER_MS = 200.0
+"""The library's own limit comes first, whose error is retried."""
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -28,7 +30,13 @@ class AskingClient(RawClient):
             self._pause()
 
     async def _sent_to_any(self, request: Any) -> Any:
-        return await self._manager.send(request, request_timeout_ms=self.left_ms / 2)
+        if self._reached is None:
+            return await self._manager.send(request, request_timeout_ms=self.left_ms / 2)
+        try:
+            return await self._sent_to(request, self._reached, self.left_ms / 2)
+        except errors.KafkaError:
+            self._reached = None
+            raise
 
     def _from_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
         """Return the answer of each broker, or the reason why it has none."""
@@ -38,10 +46,13 @@ class AskingClient(RawClient):
         # Half of the remaining time: a broker without an answer must not use up the other questions' time.
         timeout_ms = self.left_ms / 2
         sent = {broker: self._sent_to(request, broker, timeout_ms) for broker, request in requests.items()}
+        until = time.monotonic() + timeout_ms / 1000
         answers: dict[int, Any] = {}
         for broker, future in sent.items():
+            # A frozen broker accepts a new connection, for which the library waits longer than for an answer.
+            left_ms = max(0.0, (until - time.monotonic()) * 1000) + _LATER_MS
             try:
-                answers[broker] = await future
+                answers[broker] = await self._manager.wait_for(future, left_ms)
             except errors.KafkaError as error:
                 answers[broker] = error
         return answers

@@ -79,6 +79,13 @@ class LeaderClient(RawFetcher, AskingClient):
 
     def open_transactions(self, partitions: Parts) -> dict[Partition, tuple[OpenTransaction, ...] | Refused]:
         """Return the open transactions of each partition's leader."""
+        return {
+            at: rows if isinstance(rows, Refused) else tuple(row for row in rows if row.start_offset >= 0)
+            for at, rows in self.producers(partitions).items()
+        }
+
+    def producers(self, partitions: Parts) -> dict[Partition, tuple[OpenTransaction, ...] | Refused]:
+        """Return the producers that each partition's leader knows; `start_offset` is -1 without an open transaction."""
 
         def request(led: Parts) -> Any:
             topic = _Producers.TopicRequest
@@ -89,9 +96,7 @@ class LeaderClient(RawFetcher, AskingClient):
         def rows(answer: Any) -> Iterable[Row[tuple[OpenTransaction, ...]]]:
             for topic in answer.topics:
                 for part in topic.partitions:
-                    found = tuple(
-                        open_transaction(row) for row in part.active_producers if row.current_txn_start_offset >= 0
-                    )
+                    found = tuple(open_transaction(row) for row in part.active_producers)
                     yield Partition(topic.name, part.partition_index), part.error_code, found
 
         with self._half_of_the_time():

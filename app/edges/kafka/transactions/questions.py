@@ -29,6 +29,7 @@ class Question(NamedTuple):
 METADATA = Question("Metadata", "DESCRIBE on the topic {of}")
 FETCH = Question("Fetch", "READ on the topic of {of}")
 LIST_OFFSETS = Question("ListOffsets", "DESCRIBE on the topic of {of}")
+DESCRIBE_LOG_DIRS = Question("DescribeLogDirs", "DESCRIBE on the cluster")
 DESCRIBE_PRODUCERS = Question("DescribeProducers", "READ on the topic of {of}")
 LIST_TRANSACTIONS = Question("ListTransactions", "DESCRIBE on transactional ids")
 DESCRIBE_TRANSACTIONS = Question("DescribeTransactions", "DESCRIBE on the transactional id {of}")

@@ -1,0 +1,1 @@
+"""The topics of a cluster: settings, sizes, readers and writers; and their records, with the outcome of each."""

@@ -1,0 +1,26 @@
+"""The record of topics (app/core/product.py)."""
+
+from __future__ import annotations
+
+from app.products.topics import schemas  # first: it declares what the routes show
+
+# isort: split
+from app.core.product import Product, Routes, Tag
+from app.products.topics import api, pages
+from app.products.topics.service.topics import TopicNames
+
+__all__ = ["TOPICS", "schemas"]
+
+TOPICS = Product(
+    name="topics",
+    api=(Routes(after="fencing", routers=(api.router,)),),
+    tags=(
+        Tag(
+            after="clusters",
+            name="topics",
+            text="Topics with settings, sizes, readers and writers; their records with the outcome of each.",
+        ),
+    ),
+    pages=(Routes(after="clusters", routers=(pages.router,)),),
+    parts=lambda server: {TopicNames: TopicNames(server.brokers, server.clock)},
+)
