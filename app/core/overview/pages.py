@@ -71,7 +71,7 @@ def context_of(
 _PAGES: dict[FoundKind, Callable[[Found], str]] = {
     FoundKind.PIPELINE: lambda one: screen.url_of("pipelines", one.name),
     FoundKind.CLUSTER: lambda one: screen.url_of("clusters", one.name),
-    FoundKind.TOPIC: lambda one: screen.url_of("clusters", one.cluster, "log", one.name, "0"),
+    FoundKind.TOPIC: lambda one: screen.url_of("clusters", one.cluster, "topics", one.name),
     FoundKind.GROUP: lambda one: screen.url_of("groups", "group", cluster=one.cluster, name=one.name),
     FoundKind.TRANSACTIONAL_ID: lambda one: screen.url_of("transactions", "id", cluster=one.cluster, id=one.name),
     FoundKind.RUN: lambda one: screen.url_of("runs", one.name),
