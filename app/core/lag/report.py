@@ -78,7 +78,8 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     """All groups of a cluster that are sampled: those with members, or with a commit in the last day.
 
     at_ms: of the newest round, -1 before the first. sampled: the partitions of that round. partitions: of all groups;
-    period_ms: the time in which each is asked once. silent: the number of those without a current answer. problem: a sentence.
+    period_ms: the time in which each is asked once. silent: the number of those without a current answer.
+    problem: a sentence; empty without one.
     """
 
     cluster: str

@@ -49,7 +49,8 @@ def sentence_of(total: GroupLag) -> str:
         case LagState.HEALTHY:
             missing = total.partitions - total.known
             rest = f" {count(missing, 'partition')} {'is' if missing == 1 else 'are'} not known." if missing else ""
-            return f"The group is {behind_of([total])}.{rest}"
+            what = f"is {behind_of([total])}" if total.lag_records else "has read all records"
+            return f"The group {what}.{rest}"
         case state:
             return _SENTENCES[state].format(where=where)
 

@@ -152,7 +152,7 @@ def test_each_state_has_a_sentence_with_its_next_step() -> None:
     assert said(LagState.HEALTHY) == "The group is 37 records behind, 3 s, reading 400/s."
     assert (
         said(LagState.HEALTHY, lag_records=0, rate=0.0, known=3)
-        == "The group is 0 records behind. 1 partition is not known."
+        == "The group has read all records. 1 partition is not known."
     )
     assert said(LagState.PAUSED, pipeline="flights").startswith("The pipeline flights was paused or stopped by a user")
     assert said(LagState.NOT_READING).startswith("The group has members, but commits nothing in 1 of 4 partitions.")
