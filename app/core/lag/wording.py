@@ -68,6 +68,8 @@ def sampling_of(report: LagReport, *, now_ms: int) -> str:
             f"Each of {report.partitions:,} partitions is sampled every {duration(report.period_ms)}, "
             f"{report.sampled:,} at a time."
         )
-    if report.silent:
-        notes.append(f"The leaders of {count(report.silent, 'partition')} do not answer: their lag is that of before.")
+    if report.unanswered:
+        notes.append(
+            f"The leaders of {count(report.unanswered, 'partition')} do not answer: their lag is that of before."
+        )
     return " ".join(notes)

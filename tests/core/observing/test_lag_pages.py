@@ -86,7 +86,9 @@ async def test_list_reports_that_lag_is_old_or_sampled_in_turns(wiring: Wiring, 
         wiring.lags.publish(report_of(problem="no broker answers", at_ms=at_ms - 200_000))
         assert re.search(r"Lag is not known since 3.* min: no broker answers\.", await shown(viewer, "/groups"))
         many = report_of(at_ms=at_ms)
-        wiring.lags.publish(msgspec.structs.replace(many, partitions=20_000, sampled=5_000, period_ms=60_000, silent=2))
+        wiring.lags.publish(
+            msgspec.structs.replace(many, partitions=20_000, sampled=5_000, period_ms=60_000, unanswered=2)
+        )
         html = await shown(viewer, "/groups")
         assert "Each of 20,000 partitions is sampled every 60 s, 5,000 at a time." in html
         assert "The leaders of 2 partitions do not answer" in html
