@@ -190,7 +190,7 @@ class LagBook:
             sampled=sampled,
             partitions=len(self.ends),
             period_ms=period_ms,
-            silent=sum(bool(one.problem) for one in self.ends.values()),
+            unanswered=sum(bool(one.problem) for one in self.ends.values()),
             problem=problem,
         )
 

@@ -73,8 +73,8 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
     window_ms: begin of the window; low: the least lag in it so far; lows: of the two windows before, newest last.
     growing_ms: when the lag began to grow from window to window; -1: it does not. rate: records a second that were
     committed in the last whole window, -1 before the first.
-    quiet_at: the committed offset from which the log was read last. It was read up to `quiet_end` if it has only markers
-    and aborted records there, else up to `read_end`.
+    quiet_at: the committed offset from which the log was read last. quiet_end: the end of a range that has only markers
+    and aborted records; read_end: of one with others.
     """
 
     committed: int
@@ -183,7 +183,7 @@ class Movement(msgspec.Struct, array_like=True, gc=False):
 class Situation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A partition's answer beside the movement.
 
-    end: the high watermark. blocked_ms: for how long the last stable offset has not advanced below it; 0: it is not below it.
+    end: the high watermark. blocked_ms: for how long the last stable offset has been below it without advance, or 0.
     waiting_ms: the age of the oldest unread record; 0 if there is none.
     """
 

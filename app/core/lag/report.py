@@ -78,7 +78,8 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     """All groups of a cluster that are sampled: those with members, or with a commit in the last day.
 
     at_ms: of the newest round, -1 before the first. sampled: the partitions of that round. partitions: of all groups;
-    period_ms: the time in which each is asked once. silent: the number of those without a current answer. problem: a sentence.
+    period_ms: the time in which each is asked once. unanswered: the number of those without a current answer.
+    problem: a sentence; empty without one.
     """
 
     cluster: str
@@ -87,7 +88,7 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     sampled: int = 0
     partitions: int = 0
     period_ms: int = 0
-    silent: int = 0
+    unanswered: int = 0
     problem: str = ""
 
 

@@ -49,7 +49,8 @@ def sentence_of(total: GroupLag) -> str:
         case LagState.HEALTHY:
             missing = total.partitions - total.known
             rest = f" {count(missing, 'partition')} {'is' if missing == 1 else 'are'} not known." if missing else ""
-            return f"The group is {behind_of([total])}.{rest}"
+            what = f"is {behind_of([total])}" if total.lag_records else "has read all records"
+            return f"The group {what}.{rest}"
         case state:
             return _SENTENCES[state].format(where=where)
 
@@ -67,6 +68,8 @@ def sampling_of(report: LagReport, *, now_ms: int) -> str:
             f"Each of {report.partitions:,} partitions is sampled every {duration(report.period_ms)}, "
             f"{report.sampled:,} at a time."
         )
-    if report.silent:
-        notes.append(f"The leaders of {count(report.silent, 'partition')} do not answer: their lag is that of before.")
+    if report.unanswered:
+        notes.append(
+            f"The leaders of {count(report.unanswered, 'partition')} do not answer: their lag is that of before."
+        )
     return " ".join(notes)

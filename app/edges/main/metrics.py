@@ -206,11 +206,11 @@ def _lag(registry: CollectorRegistry, reports: Sequence[LagReport], *, now_ms: i
     )
     seconds = Gauge("fenceline_group_lag_seconds", "Age of the oldest unread record", each, registry=registry)
     state = Gauge("fenceline_group_lag_state", "1 for the group's state", [*each, "state"], registry=registry)
-    left_out, silent, age = (
+    left_out, unanswered, age = (
         Gauge(f"fenceline_lag_{name}", words, ["cluster"], registry=registry)
         for name, words in (
             ("groups_left_out", "Groups with less lag than the others, without metrics of their own"),
-            ("silent_partitions", "Partitions of groups whose leader does not answer"),
+            ("unanswered_partitions", "Partitions of groups whose leader does not answer"),
             ("report_age_seconds", "Time since the ends of partitions were asked last"),
         )
     )
@@ -228,7 +228,7 @@ def _lag(registry: CollectorRegistry, reports: Sequence[LagReport], *, now_ms: i
             for each_state in LagState:
                 state.labels(report.cluster, one.group, each_state.name.lower()).set(one.state is each_state)
         left_out.labels(report.cluster).set(len(report.groups) - len(shown))
-        silent.labels(report.cluster).set(report.silent)
+        unanswered.labels(report.cluster).set(report.unanswered)
         age.labels(report.cluster).set(max(0, now_ms - report.at_ms) / 1000)
 
 

@@ -117,7 +117,7 @@ class LagSampler:
         if problem:
             for one in names:
                 before = self._lags.report_of(one.name)
-                self._lags.publish(replace(before, problem=problem, sampled=0, silent=before.partitions))
+                self._lags.publish(replace(before, problem=problem, sampled=0, unanswered=before.partitions))
             return
         for one in names[1:]:
             report = self._lags.report_of(cluster.name)

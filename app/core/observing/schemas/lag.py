@@ -111,7 +111,7 @@ class LagSampling(Answer):
     partitions: int
     sampled_partitions: Annotated[int, Field(description="Of the newest round; the others follow in the next ones.")]
     period_s: Annotated[float, Field(description="The time in which each partition is asked once.")]
-    silent_partitions: Annotated[int, Field(description="Without a current answer of their leaders.")]
+    unanswered_partitions: Annotated[int, Field(description="Without a current answer of their leaders.")]
     problem: str
 
     @classmethod
@@ -121,7 +121,7 @@ class LagSampling(Answer):
             partitions=report.partitions,
             sampled_partitions=report.sampled,
             period_s=report.period_ms / 1000,
-            silent_partitions=report.silent,
+            unanswered_partitions=report.unanswered,
             problem=report.problem,
         )
 
