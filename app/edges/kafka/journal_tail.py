@@ -231,7 +231,7 @@ class JournalTail(RawFetcher):
     def _read(self, answer: _LeaderAnswer) -> list[LogAnswer]:
         """Treat an unreadable answer like a failed connection: its broker misses a turn.
 
-        What was read of the partitions before the unreadable one stays: their positions have moved.
+        The batches of partitions before the unreadable one stay: their positions have moved.
         """
         found: list[LogAnswer] = []
         try:
