@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from app.core.blocked import pages as stuck
 from app.core.blocked.diagnosis import explain_topic
 from app.core.blocked.ending import plan_fence
-from app.core.hanging.service import HangingLine
+from app.core.hanging.report import HangingLine
 from app.core.journals.group_records import ClassicGroup
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction

@@ -18,7 +18,7 @@ from app.core.fencing.fencing_event import (
 )
 from app.core.fencing.record import FencingPlace, FencingRecord
 from app.core.fencing.service.feed import FencingLine
-from app.core.hanging.service import HangingLine
+from app.core.hanging.report import HangingLine
 from app.core.mappings.mapping import PartitionMapping, PartitionOwner
 from app.core.overview.service import NOTHING_RUNS, Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
 from app.core.pipelines.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps

@@ -36,6 +36,20 @@ _NOT_SEEING = {
     ReadingPhase.LOST: "no broker answers",
 }
 
+WATCHED = frozenset(
+    {
+        AlertKind.TRANSACTION_OPEN,
+        AlertKind.DOUBLE_PROCESSING,
+        AlertKind.OBSERVER_BEHIND,
+        AlertKind.OBSERVER_BLIND,
+        AlertKind.CRASH_LOOPING,
+        AlertKind.NOT_PROGRESSING,
+        AlertKind.LAG,
+        AlertKind.LAG_GROWING,
+    }
+)
+"""The conditions that AlertWatch raises and resolves."""
+
 Key = tuple[AlertKind, str]
 
 

@@ -57,9 +57,9 @@ def lag_conditions(
         unknown |= {
             alert.subject
             for alert in of_cluster
-            if alert.group in report.groups and report.groups[alert.group].known < report.groups[alert.group].partitions
+            if (lag := report.groups.get(alert.group or "")) is not None and lag.known < lag.partitions
         }
-        room = dict.fromkeys((AlertKind.LAG, AlertKind.LAG_GROWING), MOST_RAISED)
+        room: dict[AlertKind, int] = dict.fromkeys((AlertKind.LAG, AlertKind.LAG_GROWING), MOST_RAISED)
         new: list[tuple[_Great, str]] = []
         for one in _great(report, bounds, now_ms):
             subject = subject_of(one.kind, cluster.kafka_cluster_id, one.lag.group)

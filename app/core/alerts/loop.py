@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from app.core.alerts.alert import Alert, AlertKind
-from app.core.alerts.conditions import AlertBounds, FirstSeen, SeenConditions, changes, seen
+from app.core.alerts.alert import Alert
+from app.core.alerts.conditions import WATCHED, AlertBounds, FirstSeen, SeenConditions, changes, seen
 from app.core.alerts.lag_conditions import lag_conditions
 from app.core.alerts.service import raise_alert, resolve_alert
 from app.core.alerts.store.webhooks import RaisedAlertStore
@@ -23,19 +23,6 @@ from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskStatus
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWorkFactory
-
-WATCHED = frozenset(
-    {
-        AlertKind.TRANSACTION_OPEN,
-        AlertKind.DOUBLE_PROCESSING,
-        AlertKind.OBSERVER_BEHIND,
-        AlertKind.OBSERVER_BLIND,
-        AlertKind.CRASH_LOOPING,
-        AlertKind.NOT_PROGRESSING,
-        AlertKind.LAG,
-        AlertKind.LAG_GROWING,
-    }
-)
 
 
 class AlertWatch:

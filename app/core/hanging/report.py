@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from app.core.hanging.hanging_transaction import HangingTransaction
 from app.core.hanging.search import UnclearPartition
+from app.kit.storable import moment_of_ms
 from app.kit.words import duration
 
 UNCLEAR_SHOWN = 100
@@ -64,3 +67,14 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
         """The values whose change refreshes a page."""
         what = tuple((one.key, one.transactional_id, one.is_corroborated) for one in self.hanging)
         return what, self.problem, self.silent, tuple((one.topic, one.partition, one.reason) for one in self.unclear)
+
+
+class HangingLine(msgspec.Struct, frozen=True, kw_only=True):
+    """cluster: the registered name of its Kafka cluster."""
+
+    cluster: str
+    transaction: HangingTransaction
+
+    @property
+    def found_at(self) -> datetime:
+        return moment_of_ms(self.transaction.found_ms)

@@ -14,12 +14,11 @@ from app.core.clusters.store import ClusterStore
 from app.core.hanging.hanging_transaction import HangingOutcome, HangingTransaction
 from app.core.hanging.pending import PendingHold, pending_holds
 from app.core.hanging.record import HangingRecord
-from app.core.hanging.report import SearchReport
+from app.core.hanging.report import HangingLine, SearchReport
 from app.core.hanging.store import HangingStore
 from app.core.observing.service.observations import Observations
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.page import Page, checked_limit
-from app.kit.storable import moment_of_ms
 
 NOTICE = "hanging"
 
@@ -33,17 +32,6 @@ class HangingLook(msgspec.Struct, frozen=True, kw_only=True):
     search: SearchReport
     pending: tuple[PendingHold, ...]
     pending_problem: str
-
-
-class HangingLine(msgspec.Struct, frozen=True, kw_only=True):
-    """cluster: the registered name of its Kafka cluster."""
-
-    cluster: str
-    transaction: HangingTransaction
-
-    @property
-    def found_at(self) -> datetime:
-        return moment_of_ms(self.transaction.found_ms)
 
 
 async def lines_of_all(uow: UnitOfWork) -> list[HangingLine]:

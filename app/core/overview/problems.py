@@ -17,7 +17,7 @@ from app.core.blocked.advice import AdviceVerdict
 from app.core.blocked.readers import BlockedReaders, BlockedReport
 from app.core.double_processing.listing import OpenOverlaps
 from app.core.double_processing.overlap import Overlap, by_group_and_grade, sentence_of
-from app.core.hanging.service import HangingLine
+from app.core.hanging.report import HangingLine
 from app.core.journals.double_processing import OverlapGrade
 from app.core.runs.needs import Need, NeedSeverity
 
@@ -92,7 +92,7 @@ def problems_of(
     ]
     found += [_of_overlaps(one.cluster, some) for one in overlaps for some in by_group_and_grade(one.items)]
     since = {(alert.run, word): alert.at for alert in raised if (word := _OF_RUNS.get(alert.kind, "")) and alert.run}
-    found += [_of_need(need, since=since.get((need.run_id, need.sentence.partition(":")[0]))) for need in needs]
+    found += [_of_need(need, since=since.get((need.run_id or "", need.sentence.partition(":")[0]))) for need in needs]
     order = list(NeedSeverity)
     return tuple(sorted(found, key=lambda one: (order.index(one.severity), one.since or _NEVER)))
 

@@ -11,7 +11,7 @@ import msgspec
 from app.core.access.command import Command
 from app.core.access.store.commands import CommandStore
 from app.core.alerts.alert import Alert
-from app.core.alerts.loop import WATCHED
+from app.core.alerts.conditions import WATCHED
 from app.core.alerts.store.webhooks import RaisedAlertStore
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
@@ -20,7 +20,8 @@ from app.core.fencing.fencing_event import FencingCause
 from app.core.fencing.record import FencingFilter
 from app.core.fencing.service import feed as fencing_feed
 from app.core.fencing.service.feed import FencingLine
-from app.core.hanging.service import HangingLine, lines_of_all
+from app.core.hanging.report import HangingLine
+from app.core.hanging.service import lines_of_all
 from app.core.mappings.mapping import PartitionMapping
 from app.core.mappings.store.mappings import MappingStore
 from app.core.overview.product_views import NeedsOf, Panel, PanelOf

@@ -26,7 +26,9 @@ def told(
     """What is raised, and what is resolved."""
     reports = {"c": report or report_of(*groups)}
     found, unknown = lag_conditions([CLUSTER], reports, BOUNDS, raised=raised, now=now)
-    seen = SeenConditions(conditions=tuple(found), transactions_of=frozenset(), groups_of=frozenset(), undecided=unknown)
+    seen = SeenConditions(
+        conditions=tuple(found), transactions_of=frozenset(), groups_of=frozenset(), undecided=unknown
+    )
     return changes(raised, seen, registered={"K"}, now=now)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from app.core.alerts.alert import Alert, AlertKind, AlertState
 from app.core.blocked.advice import AdviceVerdict
 from app.core.blocked.readers import BlockedPartition, BlockedReaders, BlockedReport
-from app.core.hanging.service import HangingLine
+from app.core.hanging.report import HangingLine
 from app.core.overview.cli import rendered
 from app.core.overview.problems import OpenProblem, ProblemKind, problems_of
 from app.core.runs.needs import Need, NeedSeverity

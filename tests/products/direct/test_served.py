@@ -85,10 +85,10 @@ def test_an_id_is_printed_with_its_owner_and_since_when_it_is_open(live: LiveClu
 def test_a_group_is_printed_with_who_holds_its_offset(live: LiveCluster) -> None:
     snapshot = live.snapshot(now_ms=NOW_MS)
     group = snapshot.groups["orders/copier"]
-    item = Group.of_live(group).model_dump(mode="json")
+    item = Group.of_live(group, None).model_dump(mode="json")
     text = printed(served.groups_table({"items": [item], "matching": 1, "reading": reading(live)}))
-    assert "orders/copier classic Stable 17 1 0 1" in text
-    detail = DomainGroupDetail(group=group, transactional_ids={7: ODD}, journal=snapshot.group_journal)
+    assert "orders/copier – – – classic Stable 17 1 1" in text
+    detail = DomainGroupDetail(group=group, transactional_ids={7: ODD}, journal=snapshot.group_journal, lag=None)
     text = printed(served.group_detail(GroupDetail.of_detail(detail, now=NOW).model_dump(mode="json")))
     assert f"orders 0 9 pending {ODD}" in text
 

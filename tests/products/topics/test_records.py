@@ -118,5 +118,5 @@ async def test_a_download_is_whole_or_has_the_reason_in_its_last_line(
     cut = [one for one in lines if isinstance(one, CutDownload)]
     offsets = [one.offset for one in lines if not isinstance(one, CutDownload)]
     assert offsets == list(range(END))[-records:] if query.start is Landmark.END else list(range(records))
-    assert [reason in one.reason for one in cut] == ([] if reason is None else [True])
+    assert [reason is not None and reason in one.reason for one in cut] == ([] if reason is None else [True])
     assert not cut or lines[-1] is cut[0]

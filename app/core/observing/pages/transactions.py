@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.core.access.signed_in import Viewer
 from app.core.clusters import service as clusters
 from app.core.hanging.pending import pending_holds
-from app.core.hanging.service import HangingLine
+from app.core.hanging.report import HangingLine
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.pages.charts import age_chart_of, open_chart_of, pace_chart_of
