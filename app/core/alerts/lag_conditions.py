@@ -54,12 +54,11 @@ def lag_conditions(
         if report.problem or now_ms - report.at_ms > max(_NEVER_MS, _CURRENT_ROUNDS * report.period_ms):
             unknown |= {alert.subject for alert in of_cluster}
             continue
-        unknown |= {
-            alert.subject
-            for alert in of_cluster
-            if alert.group in report.groups and report.groups[alert.group].known < report.groups[alert.group].partitions
-        }
-        room = dict.fromkeys((AlertKind.LAG, AlertKind.LAG_GROWING), MOST_RAISED)
+        for alert in of_cluster:
+            lag = report.groups.get(alert.group or "")
+            if lag is not None and lag.known < lag.partitions:
+                unknown.add(alert.subject)
+        room: dict[AlertKind, int] = dict.fromkeys((AlertKind.LAG, AlertKind.LAG_GROWING), MOST_RAISED)
         new: list[tuple[_Great, str]] = []
         for one in _great(report, bounds, now_ms):
             subject = subject_of(one.kind, cluster.kafka_cluster_id, one.lag.group)

@@ -92,7 +92,7 @@ def _written(kafka_cluster_id: str, book: LagBook) -> Iterator[bytes]:
             name,
             row.tobytes(),
             book.groups.get(name),
-            [(*at, moved) for at, moved in book.moved.get(name, {}).items()],
+            [(at.topic, at.partition, moved) for at, moved in book.moved.get(name, {}).items()],
         )
         for name, row in book.series.items()
     )
