@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any, cast
 
 from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Page, expect
@@ -68,8 +69,8 @@ def test_lag_is_on_the_screen_as_it_changes(site: Site, page: Page, make_topic: 
         assert page.evaluate("window.untouched"), "the page was reloaded"
         site.picture(page, "lag")
         for viewport in (WIDE, NARROW):
-            page.set_viewport_size(viewport)
+            page.set_viewport_size(cast(Any, viewport))
             assert_accessible(page, what=f"lag of a group, {viewport['width']} px wide")
-        page.set_viewport_size(WIDE)
+        page.set_viewport_size(cast(Any, WIDE))
         page.goto(f"/groups?cluster={site.cluster}&search=lag-readers&sort=lag_state")
         assert_accessible(page, what="groups by state")
