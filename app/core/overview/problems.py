@@ -75,7 +75,7 @@ def problems_of(
     """Return the problems, the gravest first, and of equal ones the longest first.
 
     raised: the alerts that were raised and not resolved, of OF_CLUSTERS and of runs. A transaction that blocks readers
-    is one line, whatever else is wrong with it.
+    is one line, also if it hangs or has an alert.
     """
     causes = [one for report in blocked for one in report.causes]
     told = {(one.cluster, one.producer_id, one.producer_epoch) for one in causes}

@@ -55,8 +55,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 async def search(uow: UnitOfWork, snapshots: Iterable[Snapshot], text: str) -> SearchResult:
     """Return everything with `text` in its name, in any case; an exact name first, then names that begin with it.
 
-    Groups, ids and topics are those of the observed journals, so a topic that nobody reads or writes in a transaction
-    is found by the page of topics only.
+    Groups, ids and topics are those of pipelines and of the observed journals. The page of topics has all topics.
     """
     wanted = text.strip().lower()
     if not wanted:

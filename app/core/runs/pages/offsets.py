@@ -111,7 +111,7 @@ def _expected_text(changes: Sequence[OffsetChange]) -> str:
 
 
 def _expected_of(text: str) -> list[OffsetChange]:
-    """What the preview showed, as `_expected_text` wrote it."""
+    """Read the text of `_expected_text`."""
     found: list[OffsetChange] = []
     for one in text.split():
         where, _, committed = one.partition("=")
