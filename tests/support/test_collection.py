@@ -1,13 +1,14 @@
 """The seed decides which tests a run draws, and the quick tests come first."""
 
-import os
+import hashlib
 import random
 import re
-import subprocess
-import sys
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tests.support.collection import Suite, over_budget
 
@@ -52,17 +53,45 @@ def test_pure(): ...
 """
 
 
+class _Keeper:
+    """A plugin that keeps the names of the tests in the order in which they would run, and their outcomes."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.outcomes: Counter[str] = Counter()
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.names += [item.name for item in session.items]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.skipped:
+            self.outcomes[report.outcome] += 1
+
+
+@pytest.fixture(autouse=True)
+def _without_other_plugins(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction] - a fixture
+    """Plugins that are installed have no say in the runs inside these tests."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def collected(folder: Path, *arguments: str) -> list[str]:
     """Names of the tests in the order in which a run with these arguments would run them."""
+    keeper = _Keeper()
+    code = run_inside(folder, TESTS, keeper, "--collect-only", *arguments)
+    assert code == pytest.ExitCode.OK, arguments
+    return keeper.names
+
+
+def run_inside(folder: Path, tests: str, keeper: _Keeper, *arguments: str) -> int:
+    """Run pytest in this process: a new one would import the whole product, for seconds."""
     (folder / "conftest.py").write_text("from tests.conftest import *\n", encoding="utf-8")
-    (folder / "test_some.py").write_text(TESTS, encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  browser\n  faults\n  core\n", encoding="utf-8")
-    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
-    # Plugins that are installed take seconds to import and have no say here.
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=folder, env=environment, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return re.findall(r"::(\S+)", done.stdout)
+    # A module is imported once for each name.
+    (folder / f"test_{hashlib.sha256(tests.encode()).hexdigest()[:8]}.py").write_text(tests, encoding="utf-8")
+    ini = folder / "pytest.ini"
+    ini.write_text("[pytest]\nmarkers =\n  browser\n  faults\n  core\n", encoding="utf-8")
+    own = ("-q", "-c", str(ini), "--rootdir", str(folder), "--import-mode=importlib", "-p", "no:cacheprovider")
+    # It would collect the garbage of the whole suite.
+    return pytest.main([*own, "-p", "no:unraisableexception", *arguments, str(folder)], plugins=[keeper])
 
 
 def test_quick_kinds_of_tests_come_first(tmp_path: Path) -> None:
@@ -121,16 +150,13 @@ def test_tests_are_drawn_until_the_time_is_spent() -> None:
     assert len(draws) == 2
 
 
-def test_after_its_minutes_a_run_begins_no_test_and_says_so(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n", encoding="utf-8")
-    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    (tmp_path / "test_some.py").write_text(
-        "import time\n\n\ndef test_first(): time.sleep(1)\ndef test_second(): assert False\n", encoding="utf-8"
-    )
-    argv = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(tmp_path), "--minutes"]
-    for minutes, said in (("0.01", "1 passed, 1 skipped"), ("1", "1 failed, 1 passed")):
-        done = subprocess.run([*argv, minutes], capture_output=True, text=True, check=False, cwd=tmp_path)
-        assert said in done.stdout, done.stdout + done.stderr
+def test_after_its_minutes_a_run_begins_no_test_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tests = "import time\n\n\ndef test_first(): time.sleep(1)\ndef test_second(): assert False\n"
+    for minutes, outcomes in (("0.01", {"passed": 1, "skipped": 1}), ("1", {"passed": 1, "failed": 1})):
+        keeper = _Keeper()
+        run_inside(tmp_path, tests, keeper, "-rs", "--minutes", minutes)
+        assert keeper.outcomes == outcomes
+    assert "not begun: 0.01 minutes were over" in capsys.readouterr().out
 
 
 def test_each_test_is_in_one_suite_and_a_heavy_one_in_none_that_runs_beside_others(tmp_path: Path) -> None:
