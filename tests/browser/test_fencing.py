@@ -19,6 +19,7 @@ _OBSERVED_MS = 30_000
 def test_a_takeover_appears_on_the_open_page_and_is_explained(site: Site, page: Page, make_topic: MakeTopic) -> None:
     topic, name = make_topic(), unique_name("taken")
     page.goto("/")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Clusters").click()
     page.get_by_role("link", name="Fencing").click()
     expect(page.get_by_role("heading", name="Fencing", level=1)).to_be_visible()
     expect(page.locator("html")).to_have_attribute("data-stream", "up")

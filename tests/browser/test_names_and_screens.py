@@ -287,7 +287,7 @@ def test_on_a_phone_the_answer_is_on_the_first_screen_and_the_question_opens_on_
 
 def test_the_place_where_one_is_stands_in_sight_of_a_phone(page: Page, tmp_path: Path) -> None:
     phone = shown(page, stuck_page(), tmp_path, viewport=NARROW)
-    box = phone.locator("nav [aria-current]").bounding_box()
+    box = phone.locator("nav.places [aria-current]").bounding_box()
     assert box is not None
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= NARROW["width"]

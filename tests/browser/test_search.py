@@ -29,19 +29,19 @@ def test_a_pipeline_is_found_from_any_page_by_keyboard(site: Site, page: Page, m
     page.goto("/commands")
     page.keyboard.press("Control+k")
     page.keyboard.type(name[:-1])
-    expect(page.locator("#search .results a").first).to_have_text(name)
+    expect(page.locator("#finder .results a").first).to_have_text(name)
     assert_accessible(page, what="the search")
     page.keyboard.press("ArrowDown")
-    expect(page.locator("#search .results a").first).to_be_focused()
+    expect(page.locator("#finder .results a").first).to_be_focused()
     page.keyboard.press("Escape")
-    expect(page.locator("#search")).to_be_hidden()
+    expect(page.locator("#finder")).to_be_hidden()
     page.keyboard.press("Control+k")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/pipelines/{name}")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     page.get_by_role("link", name="Search").click()
     page.keyboard.type(name)
-    expect(page.locator("#search .results a").first).to_have_text(name)
+    expect(page.locator("#finder .results a").first).to_have_text(name)
     assert_fits(page, what="the search on a phone")
 
 

@@ -47,6 +47,7 @@ def go_and_watch(page: Page, path: str) -> None:
 def test_a_transaction_is_seen_opening_and_committing(site: Site, watched: Page, make_topic: MakeTopic) -> None:
     page, topic, name = watched, make_topic(), unique_name(ODD)
     page.goto("/")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Clusters").click()
     page.get_by_role("link", name="Transactions", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Transactions")
     page.get_by_label("Search").fill(name)

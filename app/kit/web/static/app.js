@@ -249,7 +249,7 @@
   }
 
   // On a phone the navigation is one row: the present page's link is scrolled into view.
-  const placesRow = document.querySelector(".top nav ul");
+  const placesRow = document.querySelector(".top nav.places ul");
   const here = placesRow?.querySelector("[aria-current]");
   if (here) placesRow.scrollLeft = here.offsetLeft - (placesRow.clientWidth - here.offsetWidth) / 2;
 
@@ -277,7 +277,7 @@
   });
 
   // Search: Ctrl-K opens it from anywhere; Enter opens the first result, arrows go through them.
-  const search = document.getElementById("search");
+  const search = document.getElementById("finder");
   const openSearch = () => {
     search.showModal();
     search.querySelector("input").select();
