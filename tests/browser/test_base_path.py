@@ -95,6 +95,7 @@ def test_a_person_logs_in_looks_around_and_changes_something(
         page.get_by_role("link", name="Pipelines").click()
         expect(page).to_have_url(f"{proxy.url}/pipelines")
         expect(page.locator("html")).to_have_attribute("data-stream", "up", timeout=20_000)
+        page.get_by_role("link", name="Admin").click()
         page.get_by_role("link", name="Access").click()
         expect(page).to_have_url(f"{proxy.url}/tokens")
         page.get_by_label("Name").fill("alice")
