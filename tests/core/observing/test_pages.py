@@ -54,6 +54,9 @@ from tests.support.wiring import client_of, token_of
 
 @pytest.fixture
 async def live(wiring: Wiring) -> LiveCluster:
+    async with client_of(create_users_app(wiring), token="none") as made:
+        # The first request of a process builds all routes, for seconds, in which the snapshot would become stale.
+        await made.get("/login")
     return await observed_cluster(wiring)
 
 
