@@ -2,8 +2,7 @@
 
 `own` is the producer's last record, at epoch e. The coordinator's next step decides:
   its transaction was ended at e+1, then InitProducerId was answered     takeover, the return of the same application
-                                                                         (comeback.py), a query's driver
-                                                                         (newer_driver.py), or FenceProducers
+                                                                         (comeback.py), newer_driver.py, FenceProducers
   its transaction was ended at e+1 when its timeout was over             timeout
   its transaction was ended at e+1 by EndTxn of a Fenceline server       a dead task
   its transaction was ended at e+1, none of these                        the coordinator's abort, reason not recorded

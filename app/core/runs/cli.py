@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.core.runs.instance import Instance
-from app.core.runs.offset_reset import OffsetChange, effects_of
+from app.core.runs.offset_reset import OffsetChange, effects_of, parse_partition_offset
 from app.core.runs.run import Run
 from app.core.runs.task import TaskStatus
 from app.kit.cli.client import Client, as_record, connect
@@ -281,11 +282,10 @@ def _target(to: str, named: list[str]) -> dict[str, Any]:
         return {"kind": "timestamp", "timestamp": to}
     found: list[dict[str, Any]] = []
     for pair in named:
-        where, _, offset = pair.partition("=")
-        topic, _, partition = where.rpartition(":")
-        if not (topic and partition.isdecimal() and offset.isdecimal()):
+        read = parse_partition_offset(pair)
+        if read is None:
             raise CommandError(f"--set {pair}: expected TOPIC:PARTITION=OFFSET", code=ExitCode.USAGE)
-        found.append({"topic": topic, "partition": int(partition), "offset": int(offset)})
+        found.append(msgspec.to_builtins(read))
     return {"kind": "offsets", "offsets": found}
 
 

@@ -28,6 +28,15 @@ class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
 
 
+def parse_partition_offset(text: str) -> PartitionOffset | None:
+    """Read `TOPIC:PARTITION=OFFSET`; None for any other text."""
+    where, _, offset = text.partition("=")
+    topic, _, partition = where.rpartition(":")
+    if not topic or not all(one.isascii() and one.isdecimal() and len(one) < 20 for one in (partition, offset)):
+        return None
+    return PartitionOffset(topic=topic, partition=int(partition), offset=int(offset))
+
+
 class OffsetTarget(msgspec.Struct, frozen=True, kw_only=True):
     """The target of the reset. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each.
 

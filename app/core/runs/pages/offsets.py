@@ -10,7 +10,14 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.core.access.signed_in import may
 from app.core.pipelines.store import PipelineStore
-from app.core.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset, effects_of
+from app.core.runs.offset_reset import (
+    OffsetChange,
+    OffsetTarget,
+    OffsetTargetKind,
+    PartitionOffset,
+    effects_of,
+    parse_partition_offset,
+)
 from app.core.runs.service import offsets
 from app.core.runs.store.runs import RunStore
 from app.core.wiring import Wiring, WiringDep
@@ -91,15 +98,10 @@ def target_of(kind: OffsetTargetKind, *, at: str, named: str) -> OffsetTarget:
 
 
 def _named_offset(text: str) -> PartitionOffset:
-    where, _, offset = text.partition("=")
-    topic, _, partition = where.rpartition(":")
-    if not topic or not _is_number(partition) or not _is_number(offset):
+    found = parse_partition_offset(text)
+    if found is None:
         raise InvalidError(f"{text} is not of the form TOPIC:PARTITION=OFFSET", field="named")
-    return PartitionOffset(topic=topic, partition=int(partition), offset=int(offset))
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) < 2**63
+    return found
 
 
 def _written(moment: datetime) -> str:
@@ -114,15 +116,15 @@ def _expected_of(text: str) -> list[OffsetChange]:
     """Read the text of `_expected_text`."""
     found: list[OffsetChange] = []
     for one in text.split():
-        where, _, committed = one.partition("=")
-        topic, _, partition = where.rpartition(":")
-        if not _is_number(partition) or (committed and not _is_number(committed)):
+        is_unset = one.endswith("=")
+        read = parse_partition_offset(f"{one}0" if is_unset else one)
+        if read is None:
             raise InvalidError("the preview of this form is damaged: show it again", field="expected")
         found.append(
             OffsetChange(
-                topic=topic,
-                partition=int(partition),
-                committed=int(committed) if committed else None,
+                topic=read.topic,
+                partition=read.partition,
+                committed=None if is_unset else read.offset,
                 target=0,
                 earliest=0,
                 end=0,
