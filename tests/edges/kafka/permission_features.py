@@ -29,6 +29,7 @@ from app.edges.kafka.transactions.journals import (
     catch_up_groups,
     catch_up_transactions,
 )
+from app.edges.kafka.transactions.searching import KafkaSearch
 from app.products.files.orphan_ports import OrphanOrder
 from app.products.files.reference_topics import KafkaReferenceTopics
 from app.products.files.service.collecting import FileOrphanCollectors
@@ -148,6 +149,19 @@ async def read_log(visitor: Visitor) -> str:
     finally:
         await brokers.close()
     return "" if found.ids else "no transactional id is told"
+
+
+async def sample_lag(visitor: Visitor) -> str:
+    source = Partition(visitor.stage.pipeline.source, 0)
+    brokers = KafkaSearch(environment=visitor.secrets, secrets_dir=None)
+    with brokers.open_search(visitor.connection, timeout_s=_TIMEOUT_S) as connection:
+        if source not in connection.all_partitions():
+            return "the topic is left out"
+        answer = connection.stable_ends([source])
+        assert answer.ends.keys() == {source}, answer.silent
+    transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
+    found = await transactions.stretches(visitor.connection, {source: (0, 1)}, timeout_s=_TIMEOUT_S)
+    return "" if source in found else "whether lag of the topic is markers is not known"
 
 
 async def describe_topics(visitor: Visitor) -> str:
@@ -273,6 +287,7 @@ FEATURES: dict[str, Feature] = {
     "Observing by the journals": observe_by_journals,
     "Observing by admin calls": observe_by_admin_calls,
     "Blocked consumers": explain,
+    "Lag of groups": sample_lag,
     "Topics": describe_topics,
     "The log of a partition": read_log,
     "The files of a pipeline": read_references,

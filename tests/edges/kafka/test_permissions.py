@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.core.clusters.partition import Partition
+from app.edges.kafka.transactions.brokers import KafkaTransactions
 from app.kit.errors import FencelineError
 from app.products.conformance.checking.bench import BenchPlace
 from app.products.conformance.checking.checks import CHECKS, results_of
@@ -109,6 +110,25 @@ async def test_the_documented_permissions_are_enough_and_all_needed(part: str, s
         assert user.password not in said[-1]
         stage.secured.grant(user, [acl])
         await wait_for_async(is_allowed, 20, lambda: f"{part} with all again: {said[-1:]}")
+
+
+async def test_a_topic_without_permission_hides_no_records_of_others(stage: Stage, tmp_path: Path) -> None:
+    source, sink = Partition(stage.pipeline.source, 0), stage.sink
+    user = stage.secured.add_user("reads-the-source")
+    stage.secured.grant(user, [Acl("READ", "TOPIC", source.topic), Acl("DESCRIBE", "TOPIC", sink.topic)])
+    visitor = Visitor(stage, stage.secured.connection(WAYS[2], user), stage.secured.secrets_of(user), tmp_path)
+    transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
+
+    async def seen() -> set[Partition]:
+        spans = {source: (0, 1), sink: (0, 1)}
+        return set(await transactions.stretches(visitor.connection, spans, timeout_s=10))
+
+    async def is_seen() -> bool:
+        return bool(await seen())
+
+    # A permission is known to the broker a moment after it was granted.
+    await wait_for_async(is_seen, 20, "records of the topic that the user may read")
+    assert await seen() == {source}
 
 
 def test_conformance_names_the_right_that_is_missing(stage: Stage, tmp_path: Path) -> None:
