@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -34,7 +35,7 @@ from app.products.files.orphan_ports import OrphanOrder
 from app.products.files.reference_topics import KafkaReferenceTopics
 from app.products.files.service.collecting import FileOrphanCollectors
 from tests.support.pipelines import TestPipeline
-from tests.support.secured import SecuredKafka, executor
+from tests.support.secured import Acl, SecuredKafka, executor
 from tests.support.waiting import wait_for, wait_for_async
 
 _TIMEOUT_S = 10.0
@@ -297,3 +298,34 @@ FEATURES: dict[str, Feature] = {
     "Ending what dead tasks left": end_dead,
     "Ending a hanging transaction": end,
 }
+
+PERMISSIONS_PAGE = Path(__file__).parents[3] / "docs" / "permissions.md"
+_OPERATIONS = {
+    "Read": "READ",
+    "Write": "WRITE",
+    "Describe": "DESCRIBE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+    "Alter": "ALTER",
+    "Create": "CREATE",
+    "Delete": "DELETE",
+}
+_RESOURCES = {"--topic": "TOPIC", "--group": "GROUP", "--transactional-id": "TRANSACTIONAL_ID"}
+
+
+def permissions_of_the_page(page: Path = PERMISSIONS_PAGE) -> dict[str, list[Acl]]:
+    """By heading, what its lines grant."""
+    found: dict[str, list[Acl]] = {}
+    for part in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+        heading, _, text = part.partition("\n")
+        found[heading] = [_acl(line) for line in text.splitlines() if line.startswith("--allow-principal")]
+    return found
+
+
+def _acl(line: str) -> Acl:
+    words = shlex.split(line)
+    operation = _OPERATIONS[words[words.index("--operation") + 1]]
+    if "--cluster" in words:
+        return Acl(operation, "BROKER", "kafka-cluster")
+    (option,) = set(words) & set(_RESOURCES)
+    is_prefixed = "prefixed" in words
+    return Acl(operation, _RESOURCES[option], words[words.index(option) + 1] + ("*" if is_prefixed else ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,7 +13,13 @@ from app.kit.errors import FencelineError
 from app.products.conformance.checking.bench import BenchPlace
 from app.products.conformance.checking.checks import CHECKS, results_of
 from app.products.conformance.report import ConformanceVerdict
-from tests.edges.kafka.permission_features import FEATURES, Stage, Visitor
+from tests.edges.kafka.permission_features import (
+    FEATURES,
+    PERMISSIONS_PAGE,
+    Stage,
+    Visitor,
+    permissions_of_the_page,
+)
 from tests.support.kafka_clients import Writer
 from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET
@@ -24,37 +29,6 @@ from tests.support.transactions import producer, send
 from tests.support.waiting import wait_for, wait_for_async
 
 pytestmark = pytest.mark.slow
-
-_PAGE = Path(__file__).parents[3] / "docs" / "permissions.md"
-_OPERATIONS = {
-    "Read": "READ",
-    "Write": "WRITE",
-    "Describe": "DESCRIBE",
-    "DescribeConfigs": "DESCRIBE_CONFIGS",
-    "Alter": "ALTER",
-    "Create": "CREATE",
-    "Delete": "DELETE",
-}
-_RESOURCES = {"--topic": "TOPIC", "--group": "GROUP", "--transactional-id": "TRANSACTIONAL_ID"}
-
-
-def permissions_of_the_page(page: Path = _PAGE) -> dict[str, list[Acl]]:
-    """By heading, what its lines grant."""
-    found: dict[str, list[Acl]] = {}
-    for part in page.read_text(encoding="utf-8").split("\n## ")[1:]:
-        heading, _, text = part.partition("\n")
-        found[heading] = [_acl(line) for line in text.splitlines() if line.startswith("--allow-principal")]
-    return found
-
-
-def _acl(line: str) -> Acl:
-    words = shlex.split(line)
-    operation = _OPERATIONS[words[words.index("--operation") + 1]]
-    if "--cluster" in words:
-        return Acl(operation, "BROKER", "kafka-cluster")
-    (option,) = set(words) & set(_RESOURCES)
-    is_prefixed = "prefixed" in words
-    return Acl(operation, _RESOURCES[option], words[words.index(option) + 1] + ("*" if is_prefixed else ""))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +107,7 @@ async def test_a_topic_without_permission_hides_no_records_of_others(stage: Stag
 
 def test_conformance_names_the_right_that_is_missing(stage: Stage, tmp_path: Path) -> None:
     """Nothing that could not be tried is kept; with all rights everything is, and nothing is left behind."""
-    written = permissions_of_the_page(_PAGE.with_name("conformance.md"))["Permissions"]
+    written = permissions_of_the_page(PERMISSIONS_PAGE.with_name("conformance.md"))["Permissions"]
     acls = [acl for acl in written if acl.resource != "BROKER"]
     assert len(acls) == 8
     by_name = {check.name: check for check in CHECKS}
@@ -173,8 +147,3 @@ def _missing(acl: Acl) -> str:
     operation = {"DESCRIBE_CONFIGS": "DescribeConfigs"}.get(acl.operation, acl.operation.title())
     resource = {"TRANSACTIONAL_ID": "transactional ids"}.get(acl.resource, f"{acl.resource.lower()}s")
     return f"permission {operation} on {resource} that begin with fenceline-conformance"
-
-
-def test_every_part_of_the_page_is_used_here() -> None:
-    assert list(permissions_of_the_page()) == list(FEATURES)
-    assert all(permissions_of_the_page().values())
