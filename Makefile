@@ -63,9 +63,9 @@ test-more: $(STAMP) ## The tests that `make test` omits, sampled by a printed se
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite more --minutes 15 -rs --durations 40
 
 # The tests of one file stay together, in the order of their cost. Most wait for brokers, so two processes halve the time.
-test-all: $(STAMP) ## Every test, nothing sampled: two hours; results in tests/results/all.json (SEED=…)
+test-all: $(STAMP) ## Every test, nothing sampled: three hours; results in tests/results/all.json (SEED=…, CONTINUE=1: the rest of an interrupted run)
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --all --numprocesses 2 --dist loadfile --no-loadscope-reorder --results=tests/results/all.json $(ARGS)
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --all --numprocesses 2 --dist loadfile --no-loadscope-reorder --results=tests/results/all.json $(if $(CONTINUE),--continue) $(ARGS)
 
 faults: $(STAMP) ## A fault run with its verdict, added to tests/results (SEED=…, MINUTES=…, STAGE=spark, files or dataframes, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests

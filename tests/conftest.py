@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--minutes", type=float, default=None, help="begin no test after that many minutes: skip the rest")
     parser.addoption("--results", type=Path, default=None, help="write what the run showed into this file, as JSON")
+    parser.addoption("--continue", action="store_true", help="run only what an interrupted run of this tree left out")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,6 +80,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _drop(config, items, not_drawn(items, rng))
         if suite == Suite.MORE:
             _drop(config, items, over_budget(items, rng, seconds=timed_tests(TIMED), budget_s=MORE_S))
+    if config.getoption("--continue"):
+        if (file := config.getoption("--results")) is None:
+            raise pytest.UsageError("--continue needs --results: the file of the interrupted run")
+        finished = results.finished_tests(file)
+        items[:] = [item for item in items if item.nodeid not in finished]
     items.sort(key=cost)
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 _SLOWEST = 10
@@ -19,10 +20,43 @@ SECONDS = "seconds.json"
 """Beside the results: how long tests took when they were last run, by id, unless they took next to no time."""
 
 
+class Finished(msgspec.Struct, frozen=True):
+    """The end of one test: a line of the journal. `outcome` is passed, failed or skipped.
+
+    gone_s: how long the run had taken then.
+    """
+
+    test: str
+    outcome: str
+    seconds: float
+    gone_s: float
+
+
 def write_at_end(config: pytest.Config, file: Path) -> None:
     """Write the results of the run into `file`; of several processes (`-n`) the first writes those of all."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Results(config, file))
+
+
+def journal_of(file: Path) -> Path:
+    """The tests that a run has finished, while it runs: its first line is the commit."""
+    return file.with_suffix(".journal")
+
+
+def finished_tests(file: Path) -> dict[str, Finished]:
+    """Return by id the tests that an interrupted run of this commit finished. Raises a UsageError if there is none.
+
+    A failed test stays failed: only a run from the beginning can pass it.
+    """
+    journal = journal_of(file)
+    lines = journal.read_bytes().splitlines() if journal.exists() else []
+    if not lines:
+        raise pytest.UsageError(f"there is no interrupted run to continue: {journal} does not exist")
+    if lines[0].decode() != git("rev-parse", "HEAD") or is_changed_since_commit():
+        raise pytest.UsageError("the interrupted run had another tree: begin again without --continue")
+    # The last line of a killed run may be incomplete.
+    whole = lines[1:] if journal.read_bytes().endswith(b"\n") else lines[1:-1]
+    return {one.test: one for one in (msgspec.json.decode(line, type=Finished) for line in whole)}
 
 
 class Results:
@@ -37,6 +71,18 @@ class Results:
         self._skipped: set[str] = set()
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._not_run = 0
+        self._journal = journal_of(file)
+
+    def pytest_sessionstart(self) -> None:
+        if not self._config.getoption("--continue"):
+            self._journal.parent.mkdir(parents=True, exist_ok=True)
+            self._journal.write_text(git("rev-parse", "HEAD") + "\n")
+            return
+        finished = finished_tests(self._file)
+        for one in finished.values():
+            self._seconds[one.test] = one.seconds
+            {"passed": self._passed, "failed": self._failed, "skipped": self._skipped}[one.outcome].add(one.test)
+        self._began -= max((one.gone_s for one in finished.values()), default=0.0)
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self._not_run += len(items)
@@ -50,8 +96,21 @@ class Results:
             self._skipped.add(report.nodeid)
         elif report.when == "call":
             self._passed.add(report.nodeid)
+        if report.when == "teardown":
+            with self._journal.open("ab") as journal:
+                journal.write(msgspec.json.encode(self._finished(report.nodeid)) + b"\n")
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def _finished(self, test: str) -> Finished:
+        is_failed, is_skipped = test in self._failed, test in self._skipped
+        outcome = "failed" if is_failed else "skipped" if is_skipped else "passed"
+        return Finished(test, outcome, round(self._seconds[test], 2), round(time.monotonic() - self._began, 1))
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
+            return  # --continue runs the rest
+        if self._failed and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
+        self._journal.unlink(missing_ok=True)
         slowest = sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)
         found = {
             "commit": git("rev-parse", "HEAD"),

@@ -13,13 +13,20 @@ pytest_plugins = ["pytester"]
 
 CONFIG: Any = SimpleNamespace(getoption={"--seed": 7}.get, invocation_params=SimpleNamespace(args=[]))
 ITEM: Any = object()
+SESSION: Any = SimpleNamespace()
 
 CONFTEST = """
 from pathlib import Path
-from tests.support.results import write_at_end
+from tests.support.results import finished_tests, write_at_end
 
 def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=7)
+    parser.addoption("--continue", action="store_true")
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--continue"):
+        finished = finished_tests(Path("results/all.json"))
+        items[:] = [item for item in items if item.nodeid not in finished]
 
 def pytest_configure(config):
     write_at_end(config, Path("results/all.json"))
@@ -77,6 +84,52 @@ def test_of_several_processes_one_writes_the_tests_of_all(pytester: pytest.Pytes
     assert found["failures"] == ["test_one.py::test_bad", "test_two.py::test_bad"]
 
 
+def test_an_interrupted_run_is_continued_on_the_same_tree_alone(pytester: pytest.Pytester) -> None:
+    """The process is killed in the third test: what has failed before stays failed, and nothing is run twice."""
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(
+        """
+        import os
+        from pathlib import Path
+
+        def ran(name):
+            with Path("ran").open("a") as file:
+                file.write(name)
+
+        def test_1(): ran("1")
+        def test_2(): ran("2"); assert False
+        def test_3(): ran("3"); os.environ.get("KILL") and os.kill(os.getpid(), 9)
+        def test_4(): ran("4")
+        """
+    )
+    pytester.run("git", "init", "--quiet")
+    pytester.run("git", "add", "conftest.py")
+    commit = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "-m", "one")
+    pytester.run(*commit)
+    options = ("--numprocesses", "1", "--max-worker-restart", "0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KILL", "1")
+        pytester.runpytest_subprocess("-p", "no:xdist")
+    assert not (pytester.path / "results" / "all.json").exists()
+    ended = pytester.runpytest_subprocess("--continue", *options)
+    found = json.loads((pytester.path / "results" / "all.json").read_text())
+    assert (pytester.path / "ran").read_text() == "12334"
+    assert {name: found[name] for name in ("passed", "failed", "not_run", "exit_code")} == {
+        "passed": 3,
+        "failed": 1,
+        "not_run": 0,
+        "exit_code": 1,
+    }
+    assert ended.ret == 1
+
+    assert "no interrupted run" in "\n".join(pytester.runpytest_subprocess("--continue").errlines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KILL", "1")
+        pytester.runpytest_subprocess("-p", "no:xdist")
+    pytester.run(*commit)
+    assert "another tree" in "\n".join(pytester.runpytest_subprocess("--continue").errlines)
+
+
 def test_how_timed_tests_took_is_kept_until_they_are_run_again(tmp_path: Path) -> None:
     file = tmp_path / SECONDS
     file.write_text('{"quick now": 9.0, "left out": 8.0, "gone": 7.0}')
@@ -90,7 +143,7 @@ def test_how_timed_tests_took_is_kept_until_they_are_run_again(tmp_path: Path) -
             results.pytest_runtest_logreport(
                 pytest.TestReport(name, ("file", 1, name), {}, "passed", None, when, duration=seconds)
             )
-        results.pytest_sessionfinish(0)
+        results.pytest_sessionfinish(SESSION, 0)
 
     run(left_out=1)
     assert timed_tests(file) == {"long": 3.5, "left out": 8.0, "gone": 7.0}
