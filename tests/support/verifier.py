@@ -155,9 +155,14 @@ def read_all(
 
 
 def read_decided(bootstrap_servers: str, topic: str) -> list[Found]:
-    """Every committed record, once no transaction is open there: a coordinator writes markers topic by topic."""
-    wait_for(lambda: not has_open_transaction(bootstrap_servers, topic), _TIMEOUT_S, f"the markers of {topic}")
+    """Every committed record, once no transaction is open there."""
+    wait_until_decided(bootstrap_servers, topic)
     return read_all(bootstrap_servers, topic)
+
+
+def wait_until_decided(bootstrap_servers: str, topic: str) -> None:
+    """Wait for the markers: a coordinator answers the end of a transaction first, then writes them topic by topic."""
+    wait_for(lambda: not has_open_transaction(bootstrap_servers, topic), _TIMEOUT_S, f"the markers of {topic}")
 
 
 def end_offsets(bootstrap_servers: str, topic: str, level: IsolationLevel) -> dict[int, int]:

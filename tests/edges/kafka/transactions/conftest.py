@@ -19,6 +19,7 @@ from tests.support.hanging import UNVERIFIED
 from tests.support.kafka_clients import initialise
 from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
+from tests.support.verifier import wait_until_decided
 
 _DEADLINE_S = 20.0
 
@@ -65,6 +66,11 @@ class Scene:
             producer.produce(topic, b"undecided", partition=0)
         assert producer.flush(_DEADLINE_S) == 0
         return name, producer
+
+    def decided_values(self, at: Partition) -> list[bytes]:
+        """Return all committed records, once no transaction is open in the topic."""
+        wait_until_decided(self.bootstrap_servers, at.topic)
+        return self.committed_values(at)
 
     def committed_values(self, at: Partition) -> list[bytes]:
         """Return the records of a read_committed consumer, up to the last stable offset."""

@@ -25,7 +25,6 @@ from app.edges.kafka.transactions.client import TransactionClient
 from tests.edges.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.topics import unique_name
-from tests.support.waiting import wait_for
 
 _DEADLINE_S = 20.0
 _RACES = 24
@@ -92,7 +91,7 @@ async def test_transaction_of_the_dead_is_ended_and_its_readers_go_on(scene: Sce
     assert done == FencedProducer(dead.producer_id, dead.producer_epoch + 1)
     # A server without a confirmation asks again, perhaps another one: the answer is the same, and so is the id.
     assert await end(scene, dead) == done
-    wait_for(lambda: scene.committed_values(Partition(topic, 0)) == [b"plain"], _DEADLINE_S, "readers to get past it")
+    assert scene.decided_values(Partition(topic, 0)) == [b"plain"]
     # Should it live after all, it is fenced: it cannot begin another one at its old epoch.
     assert refused(lambda: zombie.commit_transaction(20)).code() == KafkaError._FENCED
 
@@ -106,7 +105,7 @@ async def test_next_owner_begins_as_ever_after_it(scene: Scene) -> None:
     _, successor = scene.leave_open(topic, transactional_id=name)
     assert (await known(scene, name)).producer_epoch == dead.producer_epoch + 2
     successor.commit_transaction(20)
-    assert scene.committed_values(Partition(topic, 0)) == [b"undecided"]
+    assert scene.decided_values(Partition(topic, 0)) == [b"undecided"]
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -123,7 +122,7 @@ async def test_id_that_has_moved_on_is_left_alone(scene: Scene, is_open: bool) -
     assert msgspec.structs.replace(await known(scene, name), age=before.age) == before
     if is_open:
         successor.commit_transaction(20)
-    assert scene.committed_values(Partition(topic, 0)) == [b"undecided"]
+    assert scene.decided_values(Partition(topic, 0)) == [b"undecided"]
 
 
 async def test_id_that_is_not_there_is_not_made(scene: Scene) -> None:
@@ -144,7 +143,7 @@ async def test_init_ends_the_transaction_of_the_new_owner(scene: Scene, names_ep
     )
     assert isinstance(error_of(asked(scene, request).error_code, None), errors.ConcurrentTransactionsError)
     assert refused(lambda: successor.commit_transaction(20)).code() == KafkaError._FENCED
-    assert scene.committed_values(Partition(topic, 0)) == []
+    assert scene.decided_values(Partition(topic, 0)) == []
 
 
 async def test_end_before_kip_890_leaves_its_producer_alive(scene: Scene) -> None:
@@ -155,8 +154,8 @@ async def test_end_before_kip_890_leaves_its_producer_alive(scene: Scene) -> Non
     assert asked(scene, end_of(dead, version=4)).error_code == 0
     zombie.produce(other, b"later", partition=0)
     zombie.commit_transaction(20)
-    assert scene.committed_values(Partition(topic, 0)) == []
-    assert scene.committed_values(Partition(other, 0)) == [b"later"]
+    assert scene.decided_values(Partition(topic, 0)) == []
+    assert scene.decided_values(Partition(other, 0)) == [b"later"]
 
 
 async def test_new_attempt_that_comes_at_the_same_moment_is_never_fenced(scene: Scene) -> None:
@@ -187,7 +186,7 @@ async def test_new_attempt_that_comes_at_the_same_moment_is_never_fenced(scene: 
         # Towards the moment of its init, from whichever side this round was.
         head_start = 2 * head_start + 1 if first_was_we[-1] else head_start // 2
         begun[0].commit_transaction(20)
-    assert len(scene.committed_values(Partition(topic, 0))) == _RACES
+    assert len(scene.decided_values(Partition(topic, 0))) == _RACES
     assert set(first_was_we) == {True, False}, first_was_we
 
 
@@ -206,7 +205,7 @@ async def test_cluster_whose_transaction_version_was_not_raised_is_left_alone() 
         dead = await known(scene, name)
         assert await end(scene, dead) is NotEnded.UNSUPPORTED
         producer.commit_transaction(20)
-        assert scene.committed_values(Partition(topic, 0)) == [b"undecided"]
+        assert scene.decided_values(Partition(topic, 0)) == [b"undecided"]
         producer.begin_transaction()
         producer.produce(topic, b"held", partition=0)
         assert producer.flush(_DEADLINE_S) == 0

@@ -30,7 +30,7 @@ async def test_hanging_transaction_is_ended_and_readers_go_on(scene: Scene) -> N
     assert "4 blocked records" in plan.losses[0]
     done = await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=False)
     assert done.after.verdict is AdviceVerdict.FREE
-    assert scene.committed_values(Partition(topic, 0)) == [b"plain"]
+    assert scene.decided_values(Partition(topic, 0)) == [b"plain"]
     assert ask_tool(scene, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0") == []
 
 
@@ -43,7 +43,7 @@ async def test_records_after_a_commit_are_ended_by_force_only(scene: Scene) -> N
     with pytest.raises(ConflictError, match="it may be committed"):
         await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=False)
     await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=True)
-    assert scene.committed_values(Partition(topic, 0)) == [b"committed", b"plain"]
+    assert scene.decided_values(Partition(topic, 0)) == [b"committed", b"plain"]
 
 
 async def test_transaction_that_its_coordinator_knows_is_not_ended_behind_its_back(scene: Scene) -> None:
@@ -55,7 +55,7 @@ async def test_transaction_that_its_coordinator_knows_is_not_ended_behind_its_ba
     found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
     assert found.verdict is AdviceVerdict.WAIT
     producer.commit_transaction(20)
-    assert scene.committed_values(Partition(topic, 0)) == [b"undecided"]
+    assert scene.decided_values(Partition(topic, 0)) == [b"undecided"]
 
 
 async def test_forced_end_of_a_living_transaction_loses_what_its_producer_then_commits(scene: Scene) -> None:
@@ -65,7 +65,7 @@ async def test_forced_end_of_a_living_transaction_loses_what_its_producer_then_c
     plan = await ending.plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)
     await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=True)
     producer.commit_transaction(20)
-    assert scene.committed_values(Partition(topic, 0)) == []
+    assert scene.decided_values(Partition(topic, 0)) == []
 
 
 async def test_the_planned_transaction_must_still_be_the_open_one(scene: Scene) -> None:
@@ -97,7 +97,7 @@ async def test_fencing_aborts_what_is_open_and_refuses_its_producer(scene: Scene
     assert (known.producer_id, known.producer_epoch) == (done.producer_id, done.producer_epoch)
     found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
     assert found.verdict is AdviceVerdict.FREE
-    assert scene.committed_values(Partition(topic, 0)) == [b"plain"]
+    assert scene.decided_values(Partition(topic, 0)) == [b"plain"]
     with pytest.raises(KafkaException) as refused:
         producer.commit_transaction(20)
     error = refused.value.args[0]

@@ -55,7 +55,7 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
         return (await look(scene, topic)).verdict is AdviceVerdict.FREE
 
     await wait_for_async(is_free, 20, f"{topic} read through after the timeout")
-    assert scene.committed_values(Partition(topic, 0)) == [b"plain"] * 3
+    assert scene.decided_values(Partition(topic, 0)) == [b"plain"] * 3
     assert causes_of(ids_of(scene.bootstrap_servers)[name]) == [FencingCause.TIMEOUT]
     del producer
 

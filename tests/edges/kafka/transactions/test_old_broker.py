@@ -53,5 +53,5 @@ async def test_hanging_and_open_transactions_are_distinguished_and_ended_on_an_o
         await ending.end(scene.brokers, scene.connection, hanging, 0, scene.asked, planned=plan, force=False)
         await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=True)
         assert (await verdict(held), await verdict(hanging)) == (AdviceVerdict.FREE, AdviceVerdict.FREE)
-        assert scene.committed_values(Partition(hanging, 0)) == []
+        assert scene.decided_values(Partition(hanging, 0)) == []
         del producer
