@@ -22,12 +22,11 @@ from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.runs.hooks import Expire, KeepOffsets, OrderOf, Refusal, ShutOut
 from app.core.runs.launcher import DriverFolders
-from app.kit.access import Verb
 from app.kit.clock import Clock
 from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.kit.loops.supervisor import Loop
 from app.kit.settings import Settings
-from app.kit.web.pages.navigation import Place
+from app.kit.web.pages.navigation import ClusterPage, Place
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -83,18 +82,17 @@ class Tag:
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineLink:
-    """A button on a pipeline's page.
+    """A page of a pipeline: a tab, or a link on the tab `within`.
 
-    path: below `/pipelines/{name}/`. order: its place among the buttons. key: its shortcut.
-    primary_verb: while the pipeline runs, the button stands out for roles with this permission.
+    path: below `/pipelines/{name}/`. order: its place among the tabs or links. about: its sentence on the tab More.
     """
 
     path: str
     title: str
     order: int
-    key: str = ""
+    within: str = ""
+    about: str = ""
     is_shown: Callable[[PipelineDefinition], bool] = lambda _: True
-    primary_verb: Verb | None = None
 
 
 Metrics = Callable[[UnitOfWork, Sequence[Pipeline], datetime], Awaitable[Callable[[CollectorRegistry], None]]]
@@ -122,6 +120,7 @@ class Product:
     pages: tuple[Routes, ...] = ()
     navigation: tuple[Place, ...] = ()
     pipeline_links: tuple[PipelineLink, ...] = ()
+    cluster_pages: tuple[ClusterPage, ...] = ()
     tones: Iterable[tuple[str, str]] = ()
     sentences: Mapping[str, str] = field(default_factory=dict[str, str])
     worker_routes: Mapping[str, Callable[..., Awaitable[Response]]] = field(

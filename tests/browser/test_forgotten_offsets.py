@@ -148,6 +148,7 @@ def test_each_button_of_a_refused_start_sets_the_offsets_and_the_start_goes_thro
 
 def test_offsets_go_back_by_a_day_in_four_clicks_and_a_reason(window: Page, live: LiveApplication, topic: str) -> None:
     window.goto("/pipelines/flights")
+    window.get_by_role("link", name="Offsets", exact=True).click()
     window.get_by_role("link", name="Reset offsets").click()
     window.get_by_label("To", exact=True).select_option("offsets")
     window.get_by_label("Offsets", exact=True).fill(f"{topic}:0={END}")
@@ -157,6 +158,7 @@ def test_offsets_go_back_by_a_day_in_four_clicks_and_a_reason(window: Page, live
     expect(window.get_by_text("The offsets are set. Start the pipeline now.")).to_be_visible()
     assert committed(live, topic) == END
 
+    window.get_by_role("link", name="Offsets", exact=True).click()
     window.get_by_role("link", name="Reset offsets").click()
     window.get_by_role("link", name="1 day back").click()
     expect(window.locator("main")).to_contain_text(f"Up to {END} records of 1 partition are read again")

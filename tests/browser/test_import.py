@@ -23,6 +23,7 @@ def test_ids_are_imported_after_a_preview(site: Site, page: Page, make_topic: Ma
         },
     )
     page.goto(f"/pipelines/{name}")
+    page.get_by_role("link", name="More", exact=True).click()
     page.get_by_role("link", name="Imported ids").click()
     expect(page.get_by_text("No imported ids")).to_be_visible()
 

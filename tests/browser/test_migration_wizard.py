@@ -24,6 +24,7 @@ def test_the_wizard_is_walked_from_the_preflight_to_verify_and_back(walked: Walk
     page = walker
     page.set_viewport_size(cast(Any, WIDE))
     page.goto("/pipelines/flights")
+    page.get_by_role("link", name="More", exact=True).click()
     page.get_by_role("link", name="Migrate", exact=True).click()
     assert_accessible(page, what="where a migration is begun")
     page.get_by_role("link", name="Plan to exactly_once_v2").click()

@@ -30,9 +30,7 @@ from app.core.observing.pages.transactions import row_of as transaction_row_of
 from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.snapshot import ReadingPhase
 from app.core.observing.wording import Quality
-from app.core.pipelines.pages.pipelines import links_of
 from app.core.runs.pages.charts import chart_of
-from app.edges.main.products import PRODUCTS
 from app.kit.access import Principal, Role
 from app.kit.web.pages import screen
 from app.kit.web.pages.assets import STATIC_DIR
@@ -65,6 +63,7 @@ def whole(template: str, context: Mapping[str, Any], *, path: str = "/", stream_
         "stream_url": stream_url,
         "refused": None,
         "title": "a page",
+        "tabs": None,
         "region": re.sub(r"/(?=[^/]+$)", "/_", template),
     }
     return re.sub(r' integrity="[^"]*"', "", screen.render(template, {**base, **context}))
@@ -86,16 +85,12 @@ def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) ->
         "run": run(),
         "is_live": True,
         "chart": chart_of(view.series),
-        "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "lag": lag_row(total_lag()),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "beside": {
             (one.topic, one.partition): {"state": "Ongoing", "opened_at": NOW, "held_back": 7} for one in mappings
         },
-        "timeline": None,
         "unreached": None,
-        "id_forms": ("fl.t.delayed-flights.<instance>.<task>",),
-        "definition_json": "{}",
     }
 
 
@@ -314,7 +309,7 @@ TAKE_IN_HAND = """
   const why = document.querySelector("#why-drain");
   why.closest("details").open = true;
   why.value = "half a reas";
-  document.querySelector("#definition-json").open = true;
+  document.querySelector("#act-kill").open = true;
   scrollTo(0, 200);
   table.parentElement.scrollLeft = 60;
   const link = table.querySelectorAll("tbody a")[3];
@@ -326,7 +321,7 @@ TAKE_IN_HAND = """
   window.inHand = () => [
     why.isConnected && why.value,
     document.querySelector("#act-drain").open,
-    document.querySelector("#definition-json").open,
+    document.querySelector("#act-kill").open,
     scrollY,
     table.parentElement.scrollLeft,
     document.activeElement === link,

@@ -26,6 +26,7 @@ PAGES = (
     "/fencing",
     "/clusters",
     "/clusters/demo",
+    "/clusters/demo/settings",
     "/commands",
     "/search?q=demo",
     "/webhooks",
@@ -152,10 +153,25 @@ def test_the_first_tab_leads_past_the_navigation(page: Page) -> None:
     expect(page.locator("#main")).to_be_focused()
 
 
+def test_each_tab_of_a_pipeline_is_accessible_and_fits_a_phone(page: Page, pipeline: str) -> None:
+    page.goto(f"/pipelines/{pipeline}")
+    tabs = page.get_by_role("navigation", name=pipeline).get_by_role("link")
+    names = tabs.all_inner_texts()
+    assert names == ["Status", "Runs", "Events", "Definition", "Offsets", "Audits", "More"]
+    for name in names:
+        tab = page.get_by_role("navigation", name=pipeline).get_by_role("link", name=name, exact=True)
+        tab.click()
+        expect(tab).to_have_attribute("aria-current", "page")
+        assert_accessible(page, what=name)
+        page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
+        assert_fits(page, what=f"{name} on a phone")
+        page.set_viewport_size({"width": 1280, "height": 900})
+
+
 def test_another_window_sees_a_new_revision_without_a_reload(
     site: Site, page: Page, pipeline: str, logged_in: Any
 ) -> None:
-    page.goto(f"/pipelines/{pipeline}")
+    page.goto(f"/pipelines/{pipeline}/definition")
     page.evaluate("window.untouched = true")
     expect(page.locator("html")).to_have_attribute("data-stream", "up")
     with site.visitor(storage=logged_in) as visitor:
@@ -165,6 +181,7 @@ def test_another_window_sees_a_new_revision_without_a_reload(
         editor.get_by_label("Note on this revision").fill("calmer")
         editor.get_by_role("button", name="Save as a new revision").click()
         editor.wait_for_url(re.compile(f"/pipelines/{pipeline}"))
+        editor.get_by_role("link", name="Definition", exact=True).click()
         editor.get_by_role("link", name="since 1").click()
         expect(editor.locator("table.diff")).to_contain_text("250")
         assert_accessible(editor, what="a diff")
@@ -267,6 +284,7 @@ def test_a_pipeline_can_be_made_without_scripts(site: Site, logged_in: Any, make
         page.get_by_role("button", name="Create the pipeline").click()
         page.wait_for_url(re.compile(f"/pipelines/{name}"))
         expect(page.get_by_text("keep if carrier =")).to_be_visible()
+        page.get_by_role("link", name="More", exact=True).click()
         page.get_by_text("Delete…").click()
         page.get_by_role("button", name="Delete", exact=True).click()
         # Its script takes `said` out of the address at once.

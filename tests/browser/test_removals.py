@@ -62,6 +62,7 @@ def window(browser: Browser, live: LiveApplication) -> Generator[Page]:
 def open_delete(page: Page, name: str) -> None:
     page.goto(f"/pipelines/{name}")
     expect(page.locator("html")).to_have_attribute("data-stream", "up")
+    page.get_by_role("link", name="More", exact=True).click()
     page.get_by_text("Delete…").click()
 
 

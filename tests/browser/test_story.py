@@ -148,5 +148,6 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("stopped", timeout=60_000)
     assert page.evaluate("window.untouched") is True, "the page was reloaded"
+    page.get_by_role("link", name="Definition", exact=True).click()
     expect(page.locator("#commands")).to_contain_text("seen enough")
     assert_accessible(page, what="a pipeline that has stopped")

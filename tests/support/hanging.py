@@ -19,6 +19,7 @@ from app.edges.kafka.transactions.client import TransactionClient
 from app.products.conformance.checking.repeating import produce_request
 from tests.support.kafka_clients import initialise
 from tests.support.quiet import QUIET
+from tests.support.waiting import wait_for
 
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 """The setting of a broker that takes such records, as all did before 3.6."""
@@ -69,9 +70,14 @@ def _after_end(
     with TransactionClient(
         {"bootstrap.servers": bootstrap_servers}, ConnectionAttempt(bootstrap_servers, _DEADLINE_S)
     ) as client:
-        known = client.describe_transactions([transactional_id])[transactional_id]
-        assert isinstance(known, KnownTransaction), known
-        yield client, known
+        # The answer comes before the marker, which would end the late records, too.
+        yield client, wait_for(lambda: _ended(client, transactional_id), _DEADLINE_S, f"the end of {transactional_id}")
+
+
+def _ended(client: TransactionClient, transactional_id: str) -> KnownTransaction | None:
+    known = client.describe_transactions([transactional_id])[transactional_id]
+    assert isinstance(known, KnownTransaction), known
+    return known if known.state.startswith("Complete") else None
 
 
 def _late_offset(at: Partition, known: KnownTransaction, group: str, offset: int) -> Any:

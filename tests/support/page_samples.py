@@ -314,11 +314,8 @@ def pipeline_view(current: Run | None, *, needs: tuple[Need, ...] = ()) -> Pipel
         mappings=tuple(mapping(partition) for partition in range(4)) if has_run else (),
         totals=TOTALS if has_run else RunTotals(),
         series=series() if has_run else [],
-        runs=(current,) if current is not None else (),
-        revisions=(revision(2), revision(1)),
         events=EVENTS if has_run else (),
         fencings=(fencing_line(),) if has_run else (),
-        commands=(command(),),
     )
 
 

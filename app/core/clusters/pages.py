@@ -129,6 +129,25 @@ def looking_at(wiring: Wiring, name: str) -> Look:
     return look
 
 
+def looking_at_settings(wiring: Wiring, name: str) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal, uow, now
+        async with wiring.unit_of_work() as fresh:
+            cluster = await clusters.get_cluster(fresh, name)
+        answer = await wiring.surveys.of(cluster)
+        survey = answer.survey
+        context = {
+            "cluster": cluster,
+            "answer": answer,
+            "brokers": survey.brokers if survey else (),
+            "features": feature_lines(survey) if survey else (),
+            "settings": setting_lines(survey) if survey else (),
+        }
+        return Screen(template="clusters/settings", title=f"Settings of {name}", context=context, concerns=frozenset())
+
+    return look
+
+
 def clock_words(offset: ClockOffset) -> str:
     """Return `in step`, `5 min behind`, `2 s ahead`."""
     return "in step" if abs(offset.middle_ms) < SAME_WITHIN_MS else offset.distance
@@ -148,6 +167,12 @@ def _reading(status: JournalStatus) -> Mapping[str, Any]:
 @router.get("/clusters/{name}/stream")
 async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
     return await screen.live(request, wiring, by, looking_at(wiring, name))
+
+
+@router.get("/clusters/{name}/settings")
+@router.get("/clusters/{name}/settings/stream")
+async def show_settings(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
+    return await screen.live(request, wiring, by, looking_at_settings(wiring, name))
 
 
 @router.post("/clusters/{name}/probe")

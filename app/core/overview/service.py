@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from app.core.access.command import Command
-from app.core.access.store.commands import CommandStore
 from app.core.alerts.alert import Alert
 from app.core.alerts.conditions import WATCHED
 from app.core.alerts.store.webhooks import RaisedAlertStore
@@ -26,7 +24,7 @@ from app.core.mappings.mapping import PartitionMapping
 from app.core.mappings.store.mappings import MappingStore
 from app.core.overview.product_views import NeedsOf, Panel, PanelOf
 from app.core.pipelines.pipeline import PipelineDefinition
-from app.core.pipelines.pipeline_record import Pipeline, Revision
+from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.instance import Instance
 from app.core.runs.needs import Need, needs_of
@@ -44,6 +42,7 @@ LIST_LIMIT = 500
 FENCING_SPAN = timedelta(hours=24)
 FENCINGS_SHOWN = 5
 EVENTS_SHOWN = 20
+NEWEST_SHOWN = 5
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +101,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
-    """fencings: the pipeline's newest. panels: sections of products."""
+    """events, fencings: the pipeline's newest. panels: sections of products."""
 
     at: datetime
     line: PipelineLine
@@ -111,11 +110,8 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     mappings: tuple[PartitionMapping, ...]
     totals: RunTotals
     series: list[RunSample]
-    runs: tuple[Run, ...]
-    revisions: tuple[Revision, ...]
     events: tuple[TaskEventRecord, ...]
     fencings: tuple[FencingLine, ...]
-    commands: tuple[Command, ...]
     panels: tuple[Panel, ...] = ()
 
 
@@ -213,13 +209,10 @@ async def pipeline_page(
         mappings=tuple(mappings),
         totals=totals.get(run.id, RunTotals()) if run else RunTotals(),
         series=series.get(run.id, []) if run else [],
-        runs=(await uow.of(RunStore).list(pipeline=name, after=None, limit=10)).items,
-        revisions=tuple(await uow.of(PipelineStore).list_revisions(name)),
-        events=tuple(event for _, event in await uow.of(TaskStore).recent_events(pipeline=name, limit=20)),
+        events=tuple(event for _, event in await uow.of(TaskStore).recent_events(pipeline=name, limit=NEWEST_SHOWN)),
         fencings=(
             await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
         ).items,
-        commands=(await uow.of(CommandStore).list(target=f"pipeline:{name}", after=None, limit=10)).items,
         panels=tuple([found for panel in panels if (found := await panel(uow, pipeline, now)) is not None]),
     )
 

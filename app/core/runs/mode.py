@@ -31,6 +31,21 @@ class Mode(StrEnum):
         guarantee, fencing = DEFINED_BY[self]
         return f"{guarantee} with {fencing}" if self is not Mode.V2 else str(guarantee)
 
+    @property
+    def meaning(self) -> str:
+        """Return what fences a stale task in this mode, as a sentence."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Mode.GROUP_ONLY: "A producer for each input partition. A takeover fences the old producer by its epoch alone: "
+    "the group accepts offsets of stale members.",
+    Mode.GENERATION: "A producer for each input partition. The group refuses offsets of stale members, too.",
+    Mode.V2: "One producer for each task (KIP-447): fewer producers and transactions. "
+    "The group refuses offsets of stale members.",
+}
+RECOMMENDED = Mode.V2
+
 
 DEFINED_BY: dict[Mode, tuple[ProcessingGuarantee, OffsetFencing]] = {
     Mode.GROUP_ONLY: (ProcessingGuarantee.EXACTLY_ONCE, OffsetFencing.GROUP_ONLY),

@@ -19,8 +19,8 @@ from app.kit.errors import Problem
 from app.kit.printable import one_line
 
 START_LIMIT_S = 90.0
-TIME_LIMIT_S = 20.0
-"""The bound of the plan itself, after Spark has started."""
+TIME_LIMIT_S = 60.0
+"""The bound of the plan itself, after Spark has started. It ends code that waits: a plan takes some seconds."""
 MEMORY_LIMIT_MB = 2_048
 _CHECKER = "workers.spark.check_plan"
 _FILES_MB = 64

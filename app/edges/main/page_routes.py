@@ -24,19 +24,20 @@ from app.core.observing import tones as observing_tones
 from app.core.observing.pages import groups, transactions
 from app.core.overview import pages as overview
 from app.core.pipelines.pages import edit as pipeline_edit
-from app.core.pipelines.pages import pipelines
+from app.core.pipelines.pages import pipelines, tab_pages
+from app.core.pipelines.pages.tabs import register_pipeline_links
 from app.core.product import placed
 from app.core.runs import tones as runs_tones
 from app.core.runs.pages import offsets, runs
 from app.kit.web.pages.display import register_tones
-from app.kit.web.pages.navigation import register_places
+from app.kit.web.pages.navigation import register_cluster_pages, register_places
 from app.kit.web.pages.said import register_sentences
 
 _CORE = {
     "login": [login.router],
     "overview": [overview.router],
     # `/pipelines/new` before `/pipelines/{name}`.
-    "pipelines": [pipeline_edit.router, pipelines.router, offsets.router],
+    "pipelines": [pipeline_edit.router, pipelines.router, tab_pages.router, offsets.router],
     "runs": [runs.router],
     "mappings": [mappings.router],
     "ids": [id_registry.router, id_imports.router],
@@ -66,6 +67,8 @@ for _tones in (
 for _product in PRODUCTS:
     register_tones(_product.tones)
     register_places(_product.navigation)
+    register_cluster_pages(_product.cluster_pages)
+    register_pipeline_links(_product.pipeline_links)
     register_sentences(_product.sentences)
 
 __all__ = ["router"]

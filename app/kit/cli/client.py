@@ -19,8 +19,8 @@ from app.kit.settings import Settings, SettingsError, is_loopback, load
 
 T = TypeVar("T")
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-_COMMAND_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
-"""For a change: the server may make the plan of a query for 90 s (app/core/transforms/dataframe_plan.py)."""
+_COMMAND_TIMEOUT = httpx.Timeout(180.0, connect=5.0)
+"""For a change: the server may make the plan of a query for 150 s (app/core/transforms/dataframe_plan.py)."""
 
 
 def settings_or_exit(**overrides: Any) -> Settings:

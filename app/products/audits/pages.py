@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import Viewer, may
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
 from app.kit import access
@@ -76,7 +77,8 @@ def looking_at_all(
             **_WORDS,
         }
         concerns = frozenset({f"pipeline:{name}", *(f"audit:{audit.id}" for audit in found.items)})
-        return Screen(template="audits/list", title=f"Audits of {name}", context=context, concerns=concerns)
+        tabs = await tabs_of(uow, name, "audits")
+        return Screen(template="audits/list", title=f"Audits of {name}", context=context, concerns=concerns, tabs=tabs)
 
     return look
 
@@ -96,7 +98,9 @@ def looking_at_form(name: str, values: Mapping[str, str] | None = None, problems
             **_WORDS,
         }
         concerns = frozenset({f"pipeline:{name}"})
-        return Screen(template="audits/compare", title=f"Comparison of {name}", context=context, concerns=concerns)
+        tabs = await tabs_of(uow, name, "audits")
+        title = f"Comparison of {name}"
+        return Screen(template="audits/compare", title=title, context=context, concerns=concerns, tabs=tabs)
 
     return look
 
@@ -111,7 +115,9 @@ def looking_at_one(audit_id: str, *, with_ids: bool) -> Look:
             **_WORDS,
         }
         concerns = frozenset({f"audit:{audit_id}"})
-        return Screen(template="audits/detail", title=f"Audit of {audit.pipeline}", context=context, concerns=concerns)
+        tabs = await tabs_of(uow, audit.pipeline, "audits")
+        title = f"Audit of {audit.pipeline}"
+        return Screen(template="audits/detail", title=title, context=context, concerns=concerns, tabs=tabs)
 
     return look
 

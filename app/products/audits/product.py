@@ -65,7 +65,7 @@ AUDITS = Product(
     ),
     pages=(Routes(after="runs", routers=(pages.router,)),),
     navigation=(Place(door=Door.PIPELINES, path="/audits", title=None),),
-    pipeline_links=(PipelineLink(path="audits", title="Audits", order=20),),
+    pipeline_links=(PipelineLink(path="audits", title="Audits", order=50),),
     tones=tones.TONES,
     sentences={
         "audit-asked": "Requested. It begins as soon as the pipeline has passed the window.",

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.core.access.signed_in import Viewer, may
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -60,7 +61,9 @@ def looking_at(name: str, after: str | None) -> Look:
             "spark_parts": SPARK_PARTS,
         }
         concerns = frozenset({f"pipeline:{name}"})
-        return Screen(template="dataframes/list", title=f"Batches of {name}", context=context, concerns=concerns)
+        tabs = await tabs_of(uow, name, "batches")
+        title = f"Batches of {name}"
+        return Screen(template="dataframes/list", title=title, context=context, concerns=concerns, tabs=tabs)
 
     return look
 
@@ -91,7 +94,9 @@ def looking_at_plan(name: str, asked: CheckpointAsked, wiring: Wiring) -> Look:
         except FencelineError as error:
             refusal = error.message
         context = {"name": name, "plan": plan, "refusal": refusal, "begins": _BEGINS}
-        return Screen(template="dataframes/checkpoint", title=f"New checkpoint of {name}", context=context)
+        tabs = await tabs_of(uow, name, "checkpoint")
+        title = f"New checkpoint of {name}"
+        return Screen(template="dataframes/checkpoint", title=title, context=context, tabs=tabs)
 
     return look
 

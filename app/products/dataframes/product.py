@@ -35,7 +35,8 @@ DATAFRAMES = Product(
         PipelineLink(
             path="checkpoint",
             title="New checkpoint…",
-            order=6,
+            order=42,
+            within="offsets",
             is_shown=lambda definition: definition.dataframe is not None,
         ),
     ),

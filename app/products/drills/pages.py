@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import Viewer, may
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.run import Run
@@ -54,7 +55,9 @@ def looking_at_list(pipeline: str, after: str | None = None) -> Look:
             "longest_s": f"{LONGEST_S:g}",
         }
         concerns = frozenset({f"pipeline:{pipeline}"})
-        return Screen(template="drills/list", title=f"Drills of {pipeline}", context=context, concerns=concerns)
+        tabs = await tabs_of(uow, pipeline, "drills")
+        title = f"Drills of {pipeline}"
+        return Screen(template="drills/list", title=title, context=context, concerns=concerns, tabs=tabs)
 
     return look
 
@@ -78,6 +81,7 @@ def looking_at_one(drill_id: str) -> Look:
             context=context,
             concerns=frozenset({f"pipeline:{drill.pipeline}"}),
             look_again_s=_LOOK_AGAIN_S if drill.is_open else None,
+            tabs=await tabs_of(uow, drill.pipeline, "drills"),
         )
 
     return look

@@ -7,7 +7,6 @@ from app.products.drills import schemas  # first: it declares what the routes sh
 # isort: split
 from app.core.product import PipelineLink, Product, Routes, ServerParts, Tag
 from app.core.wire.drill import DRILL_PATH
-from app.kit.access import Verb
 from app.kit.loops.supervisor import Loop
 from app.kit.web.pages.navigation import Door, Place
 from app.products.drills import api, pages, tones, workers_api
@@ -46,10 +45,10 @@ DRILLS = Product(
         PipelineLink(
             path="drills",
             title="Drills",
-            order=50,
-            key="d",
+            order=93,
+            within="more",
+            about="Deliberate failures of an instance or the server, with expectations and a verdict.",
             is_shown=lambda definition: definition.allows_drills,
-            primary_verb=Verb.START_DRILL,
         ),
     ),
     tones=tones.TONES,

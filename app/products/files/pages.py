@@ -14,6 +14,7 @@ import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.core.access.signed_in import Viewer, may
+from app.core.pipelines.pages.tabs import pipeline_tabs
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -105,7 +106,8 @@ def looking_at(name: str, words: Sequence[str], after: str | None) -> Look:
             "partition_text": partition_text,
         }
         concerns = frozenset({f"pipeline:{name}"})
-        return Screen(template="files/list", title=f"Files of {name}", context=context, concerns=concerns)
+        tabs = pipeline_tabs(name, found.pipeline.definition, "files")
+        return Screen(template="files/list", title=f"Files of {name}", context=context, concerns=concerns, tabs=tabs)
 
     return look
 

@@ -57,7 +57,7 @@ FILES = Product(
     ),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),
     pipeline_links=(
-        PipelineLink(path="files", title="Files", order=10, is_shown=lambda definition: definition.files is not None),
+        PipelineLink(path="files", title="Files", order=60, is_shown=lambda definition: definition.files is not None),
     ),
     sentences={
         "orphans-looked": "Requested. Its progress is under Orphans.",

@@ -72,8 +72,9 @@ MIGRATIONS = Product(
         PipelineLink(
             path="migrations",
             title="Migrate",
-            order=40,
-            key="m",
+            order=91,
+            within="more",
+            about="From exactly_once to exactly_once_v2, or back, while the pipeline runs. Each stage needs evidence.",
             is_shown=lambda definition: mode_of(definition) is not None,
         ),
     ),

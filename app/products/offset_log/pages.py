@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
+from app.core.pipelines.pages.tabs import links_within, pipeline_tabs
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal
@@ -26,7 +27,8 @@ def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        log = await offset_log.log_of(uow, await uow.of(PipelineStore).get(name))
+        pipeline = await uow.of(PipelineStore).get(name)
+        log = await offset_log.log_of(uow, pipeline)
         check = None
         if hours is not None and log is not None:
             check = await offset_log.verify(
@@ -34,9 +36,17 @@ def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
             )
         return Screen(
             template="pipelines/offsets",
-            title=f"{name}: offset log",
-            context={"name": name, "log": log, "check": check, "asked": hours, "spans": _SPANS},
+            title=f"Offsets of {name}",
+            context={
+                "name": name,
+                "log": log,
+                "check": check,
+                "asked": hours,
+                "spans": _SPANS,
+                "links": links_within(pipeline.definition, "offsets"),
+            },
             concerns=frozenset({f"pipeline:{name}"}),
+            tabs=pipeline_tabs(name, pipeline.definition, "offsets"),
         )
 
     return look

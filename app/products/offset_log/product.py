@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.products.offset_log import schemas  # first: it declares what the routes show
 
 # isort: split
-from app.core.product import Product, Routes, ServerParts
+from app.core.product import PipelineLink, Product, Routes, ServerParts
 from app.kit.loops.supervisor import Loop
 from app.products.offset_log import api, pages, service
 from app.products.offset_log.loop import OffsetWatch
@@ -23,6 +23,7 @@ OFFSET_LOG = Product(
     name="offset_log",
     api=(Routes(after="ids", routers=(api.router,)),),
     pages=(Routes(after="pipelines", routers=(pages.router,)),),
+    pipeline_links=(PipelineLink(path="offsets", title="Offsets", order=40),),
     loops=_loops,
     needs=service.contradiction_needs,
     panel=service.panel_of,

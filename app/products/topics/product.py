@@ -6,6 +6,7 @@ from app.products.topics import schemas  # first: it declares what the routes sh
 
 # isort: split
 from app.core.product import Product, Routes, Tag
+from app.kit.web.pages.navigation import ClusterPage
 from app.products.topics import api, pages
 from app.products.topics.service.topics import TopicNames
 
@@ -22,5 +23,8 @@ TOPICS = Product(
         ),
     ),
     pages=(Routes(after="clusters", routers=(pages.router,)),),
+    cluster_pages=(
+        ClusterPage(title="Topics", path="/clusters/{name}/topics", order=20, also=("/clusters/{name}/log",)),
+    ),
     parts=lambda server: {TopicNames: TopicNames(server.brokers, server.clock)},
 )

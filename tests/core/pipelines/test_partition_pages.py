@@ -14,7 +14,8 @@ from app.core.clusters.partition import Partition
 from app.core.journals import group_records
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.service.held_back import HeldBack
-from app.core.pipelines.pages.pipelines import beside, timeline_beside
+from app.core.pipelines.pages.pipelines import beside
+from app.core.pipelines.pages.tab_pages import timeline_beside
 from app.core.wiring import Wiring
 from tests.support import page_samples as samples
 from tests.support.observing import NOW_MS, cluster, generation_batch, hear, state_of, transaction_batch
@@ -66,7 +67,8 @@ def test_rebalances_of_the_group_and_epochs_of_its_ids_share_a_timeline() -> Non
     )
     hear(live, generation_batch("delayed-flights", 17, at=0, at_ms=NOW_MS - 60_000), topic=group_records.TOPIC)
     now = datetime.fromtimestamp(NOW_MS / 1000, UTC)
-    drawn = timeline_beside(live.snapshot(now_ms=NOW_MS), samples.pipeline_view(samples.run()), now=now)
+    snapshot = live.snapshot(now_ms=NOW_MS)
+    drawn = timeline_beside(snapshot, "delayed-flights", [name, "not.there"], [samples.fencing_line()], now=now)
     assert drawn is not None
     group, one = drawn.lanes
     assert (group.name, one.name) == ("delayed-flights", name)

@@ -43,7 +43,7 @@ FREEZE = {"kind": "freeze_instance", "ordinal": "1", "for_s": "20", "why": "rehe
 async def test_drill_is_started_observed_and_stopped_on_its_pages(database: Database, wiring: Wiring) -> None:
     await running(database, wiring)
     async with browser_of(wiring, Role.OPERATOR) as browser:
-        assert "/pipelines/flights/drills" in (await browser.get("/pipelines/flights")).text
+        assert "/pipelines/flights/drills" in (await browser.get("/pipelines/flights/more")).text
         before = (await browser.get("/pipelines/flights/drills")).text
         assert "No drills yet" in before
         assert before.count("<form") >= 3
@@ -93,7 +93,7 @@ async def test_page_without_permission_names_the_next_step(database: Database, w
         assert "drill-freeze" not in page
         refused = await browser.post("/pipelines/flights/drills", data=FREEZE)
         assert (refused.status_code, "does not allow drills" in refused.text) == (409, True)
-        assert "/pipelines/flights/drills" not in (await browser.get("/pipelines/flights")).text
+        assert "/pipelines/flights/drills" not in (await browser.get("/pipelines/flights/more")).text
 
 
 async def test_page_of_a_query_names_its_driver(database: Database, wiring: Wiring) -> None:

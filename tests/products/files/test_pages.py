@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from app.core.pipelines.pipeline import FileSink
+from app.core.pipelines.pages.tabs import pipeline_tabs, register_pipeline_links
+from app.core.pipelines.pipeline import FileSink, PipelineDefinition
 from app.kit.access import Role, Verb, allows
 from app.kit.page import Page
 from app.kit.web.pages import screen
@@ -19,13 +20,13 @@ from app.kit.words import size
 from app.products.files import pages as files_page
 from app.products.files.charts import file_records_chart_of, file_sizes_chart_of
 from app.products.files.checkpoint import CheckpointPhase, FileCheckpoint, checkpoints_of
+from app.products.files.product import FILES
 from app.products.files.reading import FileWatchState, TopicReading, behind_of, is_whole, notes_of, standing_sentence
 from app.products.files.schema_history import FileSchema, history_of
 from app.products.files.service import showing
 from app.products.files.service.showing import FilesPage, FileStanding, FileTotals
 from app.products.files.totals import HourTotal, PartitionTotal, Total, by_hour, by_partition, total_of
 from app.products.files.written_file import FileRecord, WrittenFile
-from tests.edges.main.pages.test_rendering import pipeline_page
 from tests.support import page_samples as samples
 from tests.support.unit_of import UnitOf
 from tests.support.written_files import SINK, later, written
@@ -193,13 +194,15 @@ async def test_schema_that_is_long_does_not_travel_with_every_frame(rendered: An
     assert len(html) < 60_000
 
 
-def test_page_of_a_pipeline_leads_to_its_files_if_it_writes_any() -> None:
-    view = samples.pipeline_view(samples.run())
-    assert "/pipelines/delayed-flights/files" not in pipeline_page(samples.run(), view=view)
-    pipeline = view.line.pipeline
-    sinking = replace(pipeline, definition=replace(pipeline.definition, files=SINK))
-    shown = replace(view, line=replace(view.line, pipeline=sinking))
-    assert "/pipelines/delayed-flights/files" in pipeline_page(samples.run(), view=shown)
+def test_pipeline_has_the_tab_files_if_it_writes_any() -> None:
+    register_pipeline_links(FILES.pipeline_links)
+    pipeline = samples.pipeline_view(samples.run()).line.pipeline
+
+    def addresses(definition: PipelineDefinition) -> list[str]:
+        return [tab.address for tab in pipeline_tabs(pipeline.name, definition, "").tabs]
+
+    assert "/pipelines/delayed-flights/files" not in addresses(pipeline.definition)
+    assert "/pipelines/delayed-flights/files" in addresses(replace(pipeline.definition, files=SINK))
 
 
 def line_of(*checkpoints: FileCheckpoint) -> list[files_page.CheckpointLine]:

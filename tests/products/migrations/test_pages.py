@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -35,7 +36,7 @@ async def migrating(wiring: Wiring, database: Database) -> Migrating:
 async def test_a_migration_is_planned_begun_and_watched_to_its_end(wiring: Wiring, migrating: Migrating) -> None:
     migrating.publish()
     async with browser_of(wiring, Role.OPERATOR) as browser:
-        assert "/pipelines/flights/migrations" in (await browser.get("/pipelines/flights")).text
+        assert "/pipelines/flights/migrations" in (await browser.get("/pipelines/flights/more")).text
         before = (await browser.get("/pipelines/flights/migrations")).text
         assert "No migration yet" in before
         assert "Plan to exactly_once_v2" in before
@@ -75,6 +76,22 @@ async def test_a_migration_is_planned_begun_and_watched_to_its_end(wiring: Wirin
         assert "task 0.0, lease 2, process 4711 on w1" in evidence
         assert "3 @ 41" in evidence
         assert address in (await browser.get("/migrations")).text
+        after = (await browser.get("/pipelines/flights/migrations")).text
+        assert "no migration is needed" in after
+        assert "button primary" not in after, "a downgrade is never the primary action"
+        back = (await browser.get("/pipelines/flights/migrations/plan?goal=generation")).text
+        assert 'button primary">Start' not in back
+
+
+async def test_stopped_pipeline_has_a_way_forward(wiring: Wiring, database: Database) -> None:
+    plane = ControlPlane(database, now=wiring.clock.now())
+    await plane.cluster()
+    await plane.pipeline("flights")
+    async with browser_of(wiring, Role.OPERATOR) as browser:
+        page = (await browser.get("/pipelines/flights/migrations")).text
+        assert 'action="/pipelines/flights/start"' in page
+        for mode in Mode:
+            assert mode.meaning in html.unescape(page)
 
 
 async def test_it_is_paused_resumed_rolled_back_and_aborted_by_forms(wiring: Wiring, migrating: Migrating) -> None:

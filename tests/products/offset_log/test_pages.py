@@ -69,6 +69,7 @@ def page(log: OffsetLog | None, found: PipelineCheck | None = None) -> str:
         "check": found,
         "asked": None if found is None else 1,
         "spans": SPANS,
+        "links": (),
         "now": NOW,
     }
     return screen.render("pipelines/_offsets", context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from app.core.ids.imported import MAX_CSV_CHARACTERS, ImportPlan, ImportWish
 from app.core.ids.service import imports as id_imports
 from app.core.mappings import service as mappings
 from app.core.mappings.mapping import IdKind
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -69,6 +71,7 @@ def looking_at(
             title=f"Imported ids of {name}",
             context=context,
             concerns=frozenset({f"pipeline:{name}"}),
+            tabs=await tabs_of(uow, name, "imported-ids"),
         )
 
     return look
@@ -175,5 +178,5 @@ async def _again(request: Request, wiring: Wiring, by: Principal, look: Look, st
     now = wiring.clock.now()
     async with wiring.unit_of_work() as fresh:
         shown = await look(fresh, by, now)
-    made = Screen(template=shown.template, title=shown.title, context=shown.context, status=status)
+    made = replace(shown, status=status)
     return screen.show(request, made, principal=by, now=now)

@@ -14,6 +14,7 @@ from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
 from app.core.pipelines.pages import dataframe_form, file_sink_form
 from app.core.pipelines.pages.form import STEP_FIELDS, definition_of, form_of, steps_of, values_of, with_steps
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
@@ -319,7 +320,8 @@ async def _screen(
         else screen.url_of("pipelines", editing.name, "edit"),
     }
     title = "New pipeline" if editing.name is None else f"Edit {editing.name}"
-    return Screen(template="pipelines/edit", title=title, context=context)
+    tabs = None if editing.name is None else await tabs_of(uow, editing.name, "definition")
+    return Screen(template="pipelines/edit", title=title, context=context, tabs=tabs)
 
 
 def _text(given: FormData, name: str) -> str:

@@ -1,26 +1,23 @@
-"""Pipelines: the list, and one pipeline with its state, owners and actions."""
+"""Pipelines: the list, and the status of one with its owners and actions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-import msgspec
-from fastapi import APIRouter, Form, Query, Request, Response
+from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import Viewer, may
 from app.core.clusters.partition import Partition
 from app.core.observing.pages.lag import lag_row
-from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.core.overview import service as overview
 from app.core.overview.service import PipelinePage
-from app.core.pipelines.file_text import describe_columns
-from app.core.pipelines.pipeline import PipelineDefinition, Steps
-from app.core.pipelines.pipeline_ids import id_forms
+from app.core.pipelines.pages.tab_pages import columns_of, concerns_of
+from app.core.pipelines.pages.tabs import pipeline_tabs
+from app.core.pipelines.pipeline import Steps
 from app.core.pipelines.service import pipelines
-from app.core.product import PipelineLink, Product
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.service import runs
 from app.core.transforms.step_text import describe_step
@@ -32,7 +29,6 @@ from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
-from app.kit.web.pages.timeline import Point, Timeline, timeline_of
 from app.kit.words import moment
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -68,37 +64,17 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "run": view.line.run,
             "is_live": view.line.run is not None and view.line.run.ended_at is None,
             "chart": chart_of(view.series),
-            "links": links_of(wiring.products, definition),
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
-            "columns": "" if definition.files is None else describe_columns(definition.files.partition_by),
+            "columns": columns_of(definition),
             "beside": beside(wiring, view),
             "lag": None if lag is None else lag_row(lag),
-            "timeline": timeline_beside(snapshot, view, now=now),
             "unreached": unreached(snapshot),
-            "id_forms": id_forms(definition, name),
-            "definition_json": msgspec.json.format(msgspec.json.encode(definition), indent=2).decode(),
         }
-        concerns = frozenset({f"pipeline:{name}", *(f"run:{item.id}" for item in view.runs)})
-        return Screen(template="pipelines/detail", title=name, context=context, concerns=concerns)
+        tabs = pipeline_tabs(name, definition, "")
+        concerns = concerns_of(view.line.pipeline)
+        return Screen(template="pipelines/detail", title=name, context=context, concerns=concerns, tabs=tabs)
 
     return look
-
-
-_OWN_LINKS = (
-    PipelineLink(
-        path="imported-ids", title="Imported ids", order=30, is_shown=lambda definition: definition.dataframe is None
-    ),
-    # A query begins at its checkpoint: it has a page for a new one.
-    PipelineLink(
-        path="reset-offsets", title="Reset offsets", order=35, is_shown=lambda definition: definition.dataframe is None
-    ),
-)
-
-
-def links_of(products: Sequence[Product], definition: PipelineDefinition) -> list[PipelineLink]:
-    """The buttons to a pipeline's other pages, in their order."""
-    links = [*_OWN_LINKS, *(link for product in products for link in product.pipeline_links)]
-    return sorted((link for link in links if link.is_shown(definition)), key=lambda link: link.order)
 
 
 def unreached(snapshot: Snapshot) -> str | None:
@@ -126,43 +102,10 @@ def beside(wiring: Wiring, view: PipelinePage) -> Mapping[Partition, Mapping[str
     return shown
 
 
-def timeline_beside(snapshot: Snapshot, view: PipelinePage, *, now: datetime) -> Timeline | None:
-    """Return rebalances of the pipeline's group, and epochs of the ids of its partitions, with events of its tasks."""
-    group = snapshot.groups.get(view.line.pipeline.definition.group_id)
-    fenced: dict[str, list[Point]] = {}
-    for line in view.fencings:
-        fenced.setdefault(line.record.event.key.transactional_id, []).append(mark_of(line.record))
-    names = sorted({one.transactional_id for one in view.mappings if one.transactional_id is not None})
-    tracks = [] if group is None else [generations_of(group, cluster=snapshot.cluster)]
-    tracks += [
-        epochs_of(snapshot.transactions[name], cluster=snapshot.cluster, marks=fenced.get(name, ()))
-        for name in names
-        if name in snapshot.transactions
-    ]
-    return timeline_of("Rebalances of the group, and epochs of the ids that its tasks use", tracks, now=now)
-
-
 @router.get("/pipelines/{name}")
 @router.get("/pipelines/{name}/stream")
 async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
     return await screen.live(request, wiring, by, looking_at(wiring, name))
-
-
-@router.get("/pipelines/{name}/diff")
-async def show_diff(
-    request: Request,
-    wiring: WiringDep,
-    uow: Uow,
-    by: Viewer,
-    name: str,
-    before: Annotated[int, Query(alias="from", ge=1, lt=2**31)],
-    after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
-) -> Response:
-    """Show the changes between two revisions, a sentence for each."""
-    changes = await pipelines.diff_revisions(uow, name, before, after)
-    context = {"name": name, "before": before, "after": after, "changes": changes}
-    shown = Screen(template="pipelines/diff", title=f"{name}: revision {before} to {after}", context=context)
-    return screen.show(request, shown, principal=by, now=wiring.clock.now())
 
 
 @router.post("/pipelines/{name}/start")

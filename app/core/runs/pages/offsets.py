@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.core.access.signed_in import may
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.offset_reset import (
     OffsetChange,
@@ -79,7 +80,8 @@ def looking_at(wiring: Wiring, name: str, kind: OffsetTargetKind | None, at: str
             "expected": _expected_text(changes or ()),
             "refusal": refusal,
         }
-        return Screen(template="pipelines/reset", title=f"Reset offsets of {name}", context=context)
+        tabs = await tabs_of(uow, name, "reset-offsets")
+        return Screen(template="pipelines/reset", title=f"Reset offsets of {name}", context=context, tabs=tabs)
 
     return look
 

@@ -13,6 +13,7 @@ from app.core.access.service import command_log
 from app.core.access.signed_in import Viewer, may
 from app.core.overview import service as overview
 from app.core.overview.service import RunPage
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.pages.log_tail import LogTail, tail_of
 from app.core.runs.run import Run
@@ -44,7 +45,9 @@ def looking_at(run_id: str, *, wiring: Wiring, log: str | None = None) -> Look:
             "log": await _log(view, log, principal=principal, wiring=wiring),
         }
         concerns = frozenset({f"run:{run_id}", f"pipeline:{view.run.pipeline}"})
-        return Screen(template="runs/detail", title=f"Run of {view.run.pipeline}", context=context, concerns=concerns)
+        tabs = await tabs_of(uow, view.run.pipeline, "runs")
+        title = f"Run of {view.run.pipeline}"
+        return Screen(template="runs/detail", title=title, context=context, concerns=concerns, tabs=tabs)
 
     return look
 

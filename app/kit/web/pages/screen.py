@@ -32,7 +32,7 @@ from app.kit.web.dependencies import Credential, WebWiring, credential_of
 from app.kit.web.pages import display
 from app.kit.web.pages.admission import StreamAdmission
 from app.kit.web.pages.assets import STYLESHEETS, asset_integrity, asset_url
-from app.kit.web.pages.navigation import door_of, doors, places_behind
+from app.kit.web.pages.navigation import Tabs, cluster_tabs, door_of, doors, places_behind
 from app.kit.web.pages.said import sentence_of
 from app.kit.web.pages.shared_looks import STORED, Frame, Rhythm, SeenFrame, SharedLooks, Watching
 from app.kit.web.pages.stream_limit import LimitedStream, StreamLimit
@@ -57,6 +57,7 @@ class Screen:
     template: such as `pipelines/detail`; the region is `pipelines/_detail`.
     concerns: the pipelines and runs on the page, as their changes are announced; None: all of them.
     rhythm: the interval of its region's updates. look_again_s: as of `Seen`.
+    tabs: of the pipeline that the page is about. A cluster's tabs follow from the address.
     """
 
     template: str
@@ -66,6 +67,7 @@ class Screen:
     concerns: frozenset[str] | None = None
     rhythm: Rhythm = STORED
     look_again_s: float | None = None
+    tabs: Tabs | None = None
 
 
 Look = Callable[[UnitOfWork, Principal, datetime], Awaitable[Screen]]
@@ -143,11 +145,18 @@ def show(
     context = {
         **_base_context(request, principal=principal, now=now),
         "title": screen.title,
+        "tabs": screen.tabs or _cluster_tabs(request),
         "region": _region(screen.template),
         "stream_url": stream_url,
         **screen.context,
     }
     return HTMLResponse(render(screen.template, context), status_code=screen.status)
+
+
+def _cluster_tabs(request: Request) -> Tabs | None:
+    route = request.scope.get("route")
+    # An address without a page has none.
+    return None if route is None else cluster_tabs(route.path, request.path_params, request.query_params)
 
 
 async def live(

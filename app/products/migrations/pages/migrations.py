@@ -10,8 +10,9 @@ from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.clusters.store import ClusterStore
+from app.core.pipelines.pages.tabs import tabs_of
 from app.core.pipelines.store import PipelineStore
-from app.core.runs.mode import Mode, mode_of
+from app.core.runs.mode import RECOMMENDED, Mode, mode_of
 from app.core.runs.service.switching import unsafe_switch
 from app.core.runs.store.runs import RunStore
 from app.core.wiring import Wiring, WiringDep
@@ -45,7 +46,8 @@ def looking_at_list(pipeline: str | None, after: str | None = None) -> Look:
         }
         title = "Migrations" if pipeline is None else f"Migrations of {pipeline}"
         concerns = None if pipeline is None else frozenset({f"pipeline:{pipeline}"})
-        return Screen(template="migrations/list", title=title, context=context, concerns=concerns)
+        tabs = None if pipeline is None else await tabs_of(uow, pipeline, "migrations")
+        return Screen(template="migrations/list", title=title, context=context, concerns=concerns, tabs=tabs)
 
     return look
 
@@ -58,7 +60,9 @@ async def _of_pipeline(uow: UnitOfWork, pipeline: str) -> dict[str, object]:
         "run": run,
         "mode": mode,
         "open_one": await uow.of(MigrationStore).find_open(pipeline),
-        "goals": [one for one in Mode if one is not mode and mode is not None],
+        "modes": list(Mode),
+        "recommended": RECOMMENDED,
+        "other_goals": [one for one in Mode if one not in (mode, RECOMMENDED)],
         # An override is offered only where the next start would be refused.
         "switch": await unsafe_switch(uow, record) if run is None else "",
     }
@@ -87,6 +91,7 @@ def looking_at_one(migration_id: str, wiring: Wiring) -> Look:
             context=context,
             concerns=frozenset({f"pipeline:{migration.pipeline}"}),
             look_again_s=_LOOK_AGAIN_S if migration.is_open else None,
+            tabs=await tabs_of(uow, migration.pipeline, "migrations"),
         )
 
     return look
@@ -97,7 +102,9 @@ def looking_at_evidence(migration_id: str) -> Look:
         del principal, now
         migration = await asking.get_migration(uow, migration_id)
         context = {"migration": migration, "evidence": await asking.list_evidence(uow, migration_id)}
-        return Screen(template="migrations/evidence", title=f"Evidence: {migration.pipeline}", context=context)
+        tabs = await tabs_of(uow, migration.pipeline, "migrations")
+        title = f"Evidence: {migration.pipeline}"
+        return Screen(template="migrations/evidence", title=title, context=context, tabs=tabs)
 
     return look
 

@@ -8,7 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.core.access.signed_in import may
-from app.core.runs.mode import Mode
+from app.core.pipelines.pages.tabs import tabs_of
+from app.core.runs.mode import RECOMMENDED, Mode
 from app.core.runs.service import runs
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
@@ -28,7 +29,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 def looking_at_plan(pipeline: str, goal: Mode, wiring: Wiring) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        del uow, principal
+        del principal
         plan, refusal = None, None
         try:
             plan = await planning.plan_migration(
@@ -45,11 +46,13 @@ def looking_at_plan(pipeline: str, goal: Mode, wiring: Wiring) -> Look:
         context = {
             "pipeline": pipeline,
             "goal": goal,
+            "recommended": RECOMMENDED,
             "plan": plan,
             "refusal": refusal,
             "waivable": sorted(WAIVABLE),
         }
-        return Screen(template="migrations/plan", title=f"Plan: {pipeline} to {goal}", context=context)
+        tabs = await tabs_of(uow, pipeline, "migrations")
+        return Screen(template="migrations/plan", title=f"Plan: {pipeline} to {goal}", context=context, tabs=tabs)
 
     return look
 

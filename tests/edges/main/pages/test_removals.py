@@ -32,7 +32,7 @@ async def test_deleting_a_pipeline_ends_on_the_list_and_its_stream_says_that_it_
     wiring: Wiring, database: Database, browser: httpx.AsyncClient
 ) -> None:
     await ControlPlane(database, now=wiring.clock.now()).pipeline("flights")
-    assert "Delete…" in (await browser.get("/pipelines/flights")).text
+    assert "Delete…" in (await browser.get("/pipelines/flights/more")).text
     landed = await browser.post("/pipelines/flights/delete", data={"why": "enough"}, follow_redirects=True)
     assert (landed.status_code, landed.url.path) == (200, "/pipelines")
     assert "Deleted." in landed.text

@@ -16,18 +16,17 @@ from app.core.journals.transaction_state import TOPIC
 from app.core.observing.snapshot import ReadingPhase
 from app.core.overview.pages import context_of
 from app.core.overview.service import PipelinePage
-from app.core.pipelines.pages.pipelines import links_of, unreached
+from app.core.pipelines.pages.pipelines import unreached
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
 from app.core.pipelines.pipeline_ids import id_forms
+from app.core.pipelines.pipeline_record import Pipeline
 from app.core.runs.needs import Need, NeedSeverity
 from app.core.runs.pages.charts import chart_of
 from app.core.runs.pages.log_tail import LogTail
 from app.core.runs.run import DesiredRunState, Run, RunState
-from app.edges.main.products import PRODUCTS
 from app.kit import access
 from app.kit.access import Role, Verb
 from app.kit.web.pages import screen
-from app.kit.web.pages.timeline import Point, Track, timeline_of
 from app.products.audits.needs import broken_audit_need
 from app.products.offset_log.needs import contradiction_need
 from tests.support import page_samples as samples
@@ -60,7 +59,6 @@ def pipeline_page(
         "run": current,
         "is_live": current is not None and current.ended_at is None,
         "chart": chart_of(view.series),
-        "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "columns": "carrier and date",
         "lag": None,
@@ -72,12 +70,22 @@ def pipeline_page(
             }
             for one in view.mappings
         },
-        "timeline": timeline_of("what is to be seen", [Track("id", [Point(NOW, "7:0", "begun")])], now=NOW),
         "unreached": unreached,
-        "id_forms": id_forms(view.line.pipeline.definition, view.line.pipeline.name),
-        "definition_json": "{}",
     }
     return rendered("pipelines/_detail", context, role=role)
+
+
+def definition_page(pipeline: Pipeline) -> str:
+    context = {
+        "name": pipeline.name,
+        "pipeline": pipeline,
+        "columns": "carrier and date",
+        "id_forms": id_forms(pipeline.definition, pipeline.name),
+        "definition_json": "{}",
+        "revisions": (samples.revision(2), samples.revision(1)),
+        "commands": (samples.command(),),
+    }
+    return rendered("pipelines/_definition", context)
 
 
 def run_page(current: Run, *, role: Role = Role.ADMINISTRATOR, log: LogTail | None = None) -> str:
@@ -144,8 +152,7 @@ def test_definition_shows_the_ids_in_the_form_of_its_guarantee(
         source_topics=("in.1", "in-2"),
         transactional_id_prefix="pay.eu",
     )
-    changed = replace(view, line=replace(view.line, pipeline=replace(view.line.pipeline, definition=definition)))
-    html = pipeline_page(None, view=changed)
+    html = definition_page(replace(view.line.pipeline, definition=definition))
     shown = html[html.index("<dt>Transactional ids</dt>") :].split("</dd>")[0]
     assert re.findall(r'<span class="mono">(.*?)</span>', shown) == forms
     assert ("none with at_least_once" in shown) is (not forms)
@@ -194,22 +201,23 @@ def test_a_pipeline_of_files_says_in_words_where_they_go_and_when_they_are_commi
     )
     said = words_of(pipeline_page(run(), view=writing(files)))
     assert "→ Avro files by carrier and date → references in delayed-flights" in said
+    said = words_of(definition_page(writing(files).line.pipeline))
     assert "s3://flights/files/delayed-flights/… (Avro, zstandard; by carrier and date, event time in at)" in said
     assert "every 45 s, with a file of 128 MB, and when partitions are revoked; uploads take 60 s at most" in said
     assert "inferred; a field with two types has both" in said
     assert "files are read again after each commit and compared by flight_id" in said
     assert "Commit interval" not in said
     given = replace(files, schema={"type": "record"}, codec=AvroCodec.NULL, verifies=False)
-    said = words_of(pipeline_page(run(), view=writing(given)))
+    said = words_of(definition_page(writing(given).line.pipeline))
     assert "given; a record that does not fit it is a bad record" in said
     assert "(Avro, not compressed;" in said
     assert "files are not read again" in said
 
 
 def test_a_pipeline_of_records_says_nothing_of_files() -> None:
-    said = words_of(pipeline_page(run(), view=writing(None)))
-    assert "Commit interval 100 ms" in said
-    assert "files" not in said.lower()
+    pages = words_of(definition_page(writing(None).line.pipeline)), words_of(pipeline_page(run(), view=writing(None)))
+    assert "Commit interval 100 ms" in pages[0]
+    assert all("files" not in said.lower() for said in pages)
 
 
 def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
