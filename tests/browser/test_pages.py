@@ -10,7 +10,7 @@ from playwright.sync_api import Page, Route, expect
 
 from app.edges.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
-from tests.support.browser import NARROW, Site, assert_accessible
+from tests.support.browser import NARROW, Site, assert_accessible, assert_fits
 from tests.support.topics import delete_topics, unique_name
 from tests.support.waiting import wait_for
 
