@@ -11,11 +11,11 @@ from app.core.runs.instance import InstanceState
 from app.core.runs.needs import NeedSeverity
 from app.core.runs.run import RunState
 from app.core.runs.store.runs import RunStore
-from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import EventKind, TaskState
 from app.core.wire.heartbeat import TaskEvent
 from tests.support.control_plane import ControlPlane, driver_heartbeat, task_heartbeat
 from tests.support.needs import NEEDS
+from tests.support.run_samples import samples_of
 
 
 async def look(plane: ControlPlane) -> Overview:
@@ -77,13 +77,11 @@ async def test_the_chart_of_all_sums_the_runs_second_by_second(plane: ControlPla
         for number, run in enumerate(runs, start=1):
             await plane.beat(task_heartbeat(run.id, sequence=sequence, records_in=sequence * number * 100))
     async with plane.uow() as uow:
-        alone = await uow.of(TaskStore).series([run.id for run in runs], since=plane.now - overview.CHART_SPAN)
-    sums = [
-        (one.at, one.records_in_per_s + other.records_in_per_s)
-        for one, other in zip(alone[runs[0].id], alone[runs[1].id], strict=True)
-    ]
+        alone = [await samples_of(uow, run.id) for run in runs]
+    sums = [(one.at, one.records_in_per_s + other.records_in_per_s) for one, other in zip(*alone, strict=True)]
     assert max(rate for _, rate in sums) > 0
-    assert [(sample.at, sample.records_in_per_s) for sample in (await look(plane)).series] == sums
+    seen = (await look(plane)).series
+    assert [(point.at, point.in_high) for point in seen] == [(point.at, point.in_low) for point in seen] == sums
 
 
 async def test_old_rates_of_a_task_without_heartbeats_do_not_count(plane: ControlPlane) -> None:

@@ -13,6 +13,7 @@ from app.core.runs.task import EventKind
 from app.core.wire.heartbeat import TaskEvent
 from app.kit.access import Principal, Role
 from tests.support.control_plane import ANNA, ControlPlane, task_heartbeat
+from tests.support.run_samples import samples_of
 
 
 async def test_old_samples_are_thinned_to_one_a_minute(plane: ControlPlane) -> None:
@@ -24,7 +25,7 @@ async def test_old_samples_are_thinned_to_one_a_minute(plane: ControlPlane) -> N
     plane.now = began + timedelta(hours=1, seconds=120)
     async with plane.uow() as uow:
         removed = await retention.thin_samples(uow, now=plane.now)
-        left = (await uow.of(TaskStore).series([run.id], since=began))[run.id]
+        left = await samples_of(uow, run.id)
         again = await retention.thin_samples(uow, now=plane.now)
     assert (removed, again) == (118, 0)
     assert [(s.at - began).total_seconds() for s in left] == [0, 60, *range(120, 180)]

@@ -16,11 +16,11 @@ from app.core.journals.transaction_state import TOPIC
 from app.core.observing.snapshot import ReadingPhase
 from app.core.overview.pages import context_of
 from app.core.overview.service import PipelinePage
-from app.core.pipelines.pages.pipelines import links_of, unreached
+from app.core.pipelines.pages.pipelines import charts_of, links_of, unreached
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
 from app.core.pipelines.pipeline_ids import id_forms
 from app.core.runs.needs import Need, NeedSeverity
-from app.core.runs.pages.charts import chart_of
+from app.core.runs.pages import runs
 from app.core.runs.pages.log_tail import LogTail
 from app.core.runs.run import DesiredRunState, Run, RunState
 from app.edges.main.products import PRODUCTS
@@ -59,7 +59,7 @@ def pipeline_page(
         "pipeline": view.line.pipeline,
         "run": current,
         "is_live": current is not None and current.ended_at is None,
-        "chart": chart_of(view.series),
+        **charts_of(view),
         "links": links_of(PRODUCTS, view.line.pipeline.definition),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "columns": "carrier and date",
@@ -82,7 +82,13 @@ def pipeline_page(
 
 def run_page(current: Run, *, role: Role = Role.ADMINISTRATOR, log: LogTail | None = None) -> str:
     view = samples.run_view(current)
-    context = {"view": view, "run": current, "is_live": current.ended_at is None, "chart": "{}", "log": log}
+    context = {
+        "view": view,
+        "run": current,
+        "is_live": current.ended_at is None,
+        **runs.charts_of(view, log=None),
+        "log": log,
+    }
     return rendered("runs/_detail", context, role=role)
 
 
@@ -96,7 +102,8 @@ def test_every_state_of_a_run_can_be_shown(state: RunState) -> None:
 def test_task_that_commits_nothing_has_a_badge_and_its_error() -> None:
     still = samples.task(0, not_progressing_ms=31_000, last_error="broker 1 throttles this client")
     view = msgspec.structs.replace(samples.run_view(run()), tasks=(still, samples.task(1)))
-    html = rendered("runs/_detail", {"view": view, "run": run(), "is_live": True, "chart": "{}", "log": None})
+    context = {"view": view, "run": run(), "is_live": True, **runs.charts_of(view, log=None), "log": None}
+    html = rendered("runs/_detail", context)
     assert len(re.findall(r'class="pill bad"[^>]*>not progressing<', html)) == 1
     assert "broker 1 throttles this client" in html
 
