@@ -43,7 +43,7 @@ _STEPS = {ChartRange.QUARTER: 1, ChartRange.HOUR: 10, ChartRange.SIX_HOURS: 60, 
 
 
 class ChartWindow(NamedTuple):
-    """The part of time on a page's charts: from `since`, before `until`.
+    """The part of time on a page's charts: from `since` to `until`.
 
     step_s: the seconds of a bucket, a whole part of a minute or whole minutes. is_past: it ends before now.
     """
@@ -55,7 +55,7 @@ class ChartWindow(NamedTuple):
     is_past: bool
 
     def holds(self, at: datetime) -> bool:
-        return self.since <= at < self.until
+        return self.since <= at <= self.until
 
 
 def window_of(chosen: ChartRange, *, now: datetime, ended_at: datetime | None = None) -> ChartWindow:

@@ -47,7 +47,7 @@ _THIN_SAMPLES = sa.text(
                row_number() OVER (each_minute ORDER BY aborts_per_s DESC, at) AS most_aborts
         FROM run_samples WHERE at >= date_trunc('minute', CAST(:since AS timestamptz)) AND at < :before
         WINDOW each_minute AS (PARTITION BY run_id, date_trunc('minute', at))) AS placed
-    WHERE least(most_in, least_in, most_out) > 1 AND (most_aborts > 1 OR aborts_per_s = 0)
+    WHERE least(most_in, least_in, most_out) > 1 AND (most_aborts > 1 OR placed.aborts_per_s = 0)
       AND (old.run_id, old.at) = (placed.run_id, placed.at)
     """
 )

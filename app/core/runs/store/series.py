@@ -102,7 +102,7 @@ class SeriesStore(DatabaseStore):
 
 
 def _is_in(at: sa.ColumnElement[datetime], since: datetime, until: datetime) -> sa.ColumnElement[bool]:
-    return (at >= since) & (at < until)
+    return (at >= since) & (at <= until)
 
 
 def _ran_in(since: datetime, until: datetime, *, run_id: str | None, pipeline: str | None) -> sa.ColumnElement[bool]:

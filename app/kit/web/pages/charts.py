@@ -64,10 +64,11 @@ class ChartMarker(NamedTuple):
 
 
 class DrawnPath(NamedTuple):
-    """d: of an SVG path, in a box of 1,000 x 100."""
+    """d: of an SVG path, in a box of 1,000 x 100. label: of its line."""
 
     tone: str
     d: str
+    label: str
 
 
 class Chart(NamedTuple):
@@ -184,6 +185,7 @@ def chart_of(
             DrawnPath(
                 line.colour.removeprefix("--"),
                 (_marks if line.is_mark else _path)(seconds, line.values, first_s=first_s, last_s=last_s, top=top),
+                line.label,
             )
             for line in lines
         ),
@@ -249,7 +251,7 @@ def _peaks(lines: Sequence[ChartLine], seconds: Sequence[float], unit: str) -> s
             value, at = max(known)
             name = f"{line.label} " if len(shown) > 1 else ""
             found.append(f"{name}{figure(value)}{unit} at {_clock(-at, length_s)}")
-    return f"peak {', '.join(found)} UTC" if found else ""
+    return f"{'peak' if len(shown) == 1 else 'peaks:'} {', '.join(found)} UTC" if found else ""
 
 
 def _path(

@@ -88,7 +88,7 @@ def test_short_peak_is_named_with_its_time_and_is_inside_the_drawing() -> None:
     points = [point(second, 72_116 if second == 50 else 400) for second in range(900)]
     chart = run_chart_of(points, QUARTER)
     at = datetime.fromtimestamp(BEGAN_S + 50, UTC)
-    assert chart.peaks == f"peak in 72,116/s at {at:%H:%M:%S}, out 0/s at {NOW - timedelta(minutes=15):%H:%M:%S} UTC"
+    assert chart.peaks == f"peaks: in 72,116/s at {at:%H:%M:%S}, out 0/s at {NOW - timedelta(minutes=15):%H:%M:%S} UTC"
     assert chart.scale == ("80,000/s", "40,000/s", "0/s")
     heights = [float(place.split()[1].removesuffix("h1")) for place in chart.paths[0].d.lstrip("M").split("L")]
     assert 0 <= min(heights) < 15, "the peak"
