@@ -28,6 +28,7 @@ from app.core.overview.product_views import NeedsOf, Panel, PanelOf
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline, Revision
 from app.core.pipelines.store import PipelineStore
+from app.core.runs.bad_records import BadRecordSummary
 from app.core.runs.instance import Instance
 from app.core.runs.needs import Need, needs_of
 from app.core.runs.not_progressing import not_progressing
@@ -110,7 +111,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     """series: of all its runs in `window`. fencings: the newest; marked: more of them, for the chart.
 
-    panels: sections of products.
+    bad: bad records of its current run. panels: sections of products.
     """
 
     at: datetime
@@ -128,6 +129,7 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[TaskEventRecord, ...]
     fencings: tuple[FencingLine, ...]
     commands: tuple[Command, ...]
+    bad: BadRecordSummary = BadRecordSummary()
     panels: tuple[Panel, ...] = ()
 
 
@@ -151,6 +153,7 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[TaskEventRecord, ...]
     zombies: tuple[ZombieSighting, ...]
     needs: tuple[Need, ...]
+    bad: BadRecordSummary = BadRecordSummary()
 
 
 async def overview(
@@ -251,6 +254,7 @@ async def pipeline_page(
         events=tuple(event for _, event in await uow.of(TaskStore).recent_events(pipeline=name, limit=20)),
         fencings=marked[:FENCINGS_SHOWN],
         commands=(await uow.of(CommandStore).list(target=f"pipeline:{name}", after=None, limit=10)).items,
+        bad=BadRecordSummary() if run is None else await uow.of(TaskStore).bad_records(run.id, now=now),
         panels=tuple([found for panel in panels if (found := await panel(uow, pipeline, now)) is not None]),
     )
 
@@ -295,6 +299,7 @@ async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime, chosen: Chart
         marked=(await fencing_feed.list_lines(uow, of_pipeline, cluster=None, limit=MARKED)).items,
         events=(await uow.of(TaskStore).list_events(run_id, after=None, limit=50)).items,
         zombies=tuple(await uow.of(TaskStore).list_zombies(run_id)),
+        bad=await uow.of(TaskStore).bad_records(run_id, now=now),
         needs=tuple(
             needs_of(
                 run,

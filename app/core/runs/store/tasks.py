@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.core.pipelines.tables import pipelines
+from app.core.runs.bad_records import BadCause, BadMinute, BadRecordSummary, summary_of
 from app.core.runs.instance import ENDED
 from app.core.runs.lease_context import LeaseContext
 from app.core.runs.number_bounds import LARGEST
@@ -241,6 +243,22 @@ class TaskStore(DatabaseStore):
         else:
             statement = statement.where(pipelines.c.name == pipeline)
         return [(row.name, _event(row)) for row in await self._db.rows(statement)]
+
+    async def bad_records(self, run_id: str, *, now: datetime) -> BadRecordSummary:
+        """Return the sum over all stored attempts of the run."""
+        causes, minutes = _T.report["bad_records"], _T.report["bad_minutes"]
+        rows = await self._db.rows(
+            sa.select(causes.label("causes"), minutes.label("minutes")).where(
+                _T.run_id == checked_uuid(run_id),
+                # Null in reports of older releases. Most attempts have none, and are not decoded.
+                sa.func.coalesce(sa.func.jsonb_array_length(causes), 0) > 0,
+            )
+        )
+        return summary_of(
+            (one for row in rows for one in msgspec.convert(row.causes, list[BadCause])),
+            (one for row in rows for one in msgspec.convert(row.minutes or [], list[BadMinute])),
+            now_ms=int(now.timestamp() * 1000),
+        )
 
     async def list_zombies(self, run_id: str) -> list[ZombieSighting]:
         rows = await self._db.rows(
