@@ -134,12 +134,14 @@ def test_outputs_count_the_records_of_the_sink_and_none_of_an_aborted_transactio
     """The transaction of the first attempt has produced its outputs when it is aborted."""
     pipeline = make_pipeline(partitions=1, commit_interval_ms=60_000, transaction_timeout_ms=90_000)
     pipeline.feed(50)
-    pipeline.feed_value(BAD)
     with running(pipeline.specification(), transform=ParsingTransform()) as task:
+        task.wait_until(lambda seen: [one.position for one in seen.partitions] == [50], "50 outputs are produced")
+        assert task.control.last.counters.records_out == 0, "its transaction is open"
+        pipeline.feed_value(BAD)
         task.join_error()
     assert task.control.last.counters.records_out == 0
-    skipping = ErrorHandling(policy=FailurePolicy.SKIP)
-    with running(pipeline.specification(errors=skipping), transform=ParsingTransform()) as task:
+    skipping = pipeline.specification(errors=ErrorHandling(policy=FailurePolicy.SKIP), commit_interval_ms=100)
+    with running(skipping, transform=ParsingTransform()) as task:
         finish(pipeline, task)
     assert task.control.last.counters.records_out == 50
     assert len(verifier.read_decided(pipeline.bootstrap_servers, pipeline.sink)) == 50

@@ -23,6 +23,7 @@ from app.core.mappings.mapping import PartitionMapping, PartitionOwner
 from app.core.overview.service import NOTHING_RUNS, Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
 from app.core.pipelines.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps
 from app.core.pipelines.pipeline_record import Pipeline, Revision
+from app.core.runs.bad_records import BadCause, BadRecordSummary
 from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.needs import Need, NeedSeverity
 from app.core.runs.run import DesiredRunState, Run, RunState
@@ -217,6 +218,21 @@ NEED = Need(
 
 
 WINDOW = window_of(ChartRange.QUARTER, now=NOW)
+BAD = BadRecordSummary(
+    causes=(
+        BadCause(
+            topic="flights",
+            partition=0,
+            error="delays.py, line 12: ValueError",
+            records=1_234,
+            first_offset=17,
+            last_offset=99_120,
+            first_at_ms=int(ago(3_000).timestamp() * 1000),
+            last_at_ms=int(ago(20).timestamp() * 1000),
+        ),
+    ),
+    skipped_last_hour=34,
+)
 REBALANCE = RunRebalance(at=ago(120), generation=12, tasks=4)
 
 
@@ -326,6 +342,7 @@ def pipeline_view(current: Run | None, *, needs: tuple[Need, ...] = ()) -> Pipel
         window=WINDOW,
         series=series() if has_run else [],
         rebalances=[REBALANCE] if has_run else [],
+        bad=BAD if has_run else BadRecordSummary(),
         marked=(fencing_line(),) if has_run else (),
         runs=(current,) if current is not None else (),
         revisions=(revision(2), revision(1)),
@@ -351,6 +368,7 @@ def run_view(current: Run) -> RunPage:
         window=WINDOW,
         series=series(),
         rebalances=[REBALANCE],
+        bad=BAD,
         marked=(fencing_line(),),
         events=EVENTS,
         zombies=(

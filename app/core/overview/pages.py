@@ -15,7 +15,7 @@ from app.core.double_processing.service import open_overlaps
 from app.core.observing.pages.markers import fencing_markers
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
-from app.core.overview.problems import problems_of
+from app.core.overview.problems import Unreached, problems_of, unreached_of
 from app.core.overview.search import Found, FoundKind, search
 from app.core.runs.pages.charts import run_chart_of
 from app.core.wiring import Wiring, WiringDep
@@ -36,7 +36,13 @@ def looking_at(wiring: Wiring, chosen: ChartRange = ChartRange.QUARTER) -> Look:
         del principal
         view = await overview.overview(uow, needs=wiring.needs, now=now, chosen=chosen)
         overlaps = await open_overlaps(wiring.observations, now=now)
-        context = context_of(view, wiring.observations.blocked(), unseen=unseen(wiring, now=now), overlaps=overlaps)
+        context = context_of(
+            view,
+            wiring.observations.blocked(),
+            unseen=unseen(wiring, now=now),
+            overlaps=overlaps,
+            unreached=unreached_of(wiring.observations.all(), overview.pipeline_clusters(view.lines)),
+        )
         return Screen(template="overview/detail", title="Overview", context=context)
 
     return look
@@ -57,6 +63,7 @@ def context_of(
     *,
     unseen: Sequence[str] = (),
     overlaps: Sequence[OpenOverlaps] = (),
+    unreached: Sequence[Unreached] = (),
 ) -> Mapping[str, object]:
     """The page's context. A partition that brokers refuse may be blocked: its cluster is not verified."""
     markers = fencing_markers(view.marked)
@@ -68,7 +75,12 @@ def context_of(
         "blocked": blocked,
         "checked_at": min((report.at for report in blocked if report.at is not None), default=None),
         "problems": problems_of(
-            view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised, overlaps=overlaps
+            view.needs,
+            blocked=blocked,
+            hanging=view.hanging,
+            raised=view.raised,
+            overlaps=overlaps,
+            unreached=unreached,
         ),
     }
 

@@ -213,6 +213,11 @@ async def pipeline_lines(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: date
     return lines
 
 
+def pipeline_clusters(lines: Iterable[PipelineLine]) -> list[tuple[str, str]]:
+    """Return each pipeline with its cluster."""
+    return [(line.pipeline.name, line.pipeline.cluster) for line in lines]
+
+
 async def pipeline_page(
     uow: UnitOfWork,
     name: str,

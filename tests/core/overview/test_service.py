@@ -125,6 +125,21 @@ async def test_tasks_without_a_slot_a_backing_off_task_and_a_waiting_revision_ar
     ]
 
 
+async def test_driver_without_heartbeats_is_one_issue_with_all_its_tasks_and_partitions(plane: ControlPlane) -> None:
+    """A killed driver ends all its tasks, and their partitions have no reader: the first 15 s have one line, too."""
+    run = await plane.running(tasks_per_instance=6)
+    for task in range(6):
+        await plane.beat(task_heartbeat(run.id, task=task, partitions=[("in", task)]))
+    await plane.beat(task_heartbeat(run.id, sequence=2))
+    for seconds, lasts in ((6, "6 s"), (9, "15 s")):
+        plane.pass_time(seconds)
+        assert [need.sentence for need in (await look(plane)).needs] == [
+            f"tasks 0.0, 0.1, 0.2, 0.3 and 2 more have sent no heartbeat for {lasts}"
+        ]
+    await plane.move(run.id, 0, InstanceState.UNREACHABLE, reason="no heartbeat for 10 s")
+    assert [need.sentence for need in (await look(plane)).needs] == ["instance 0 is unreachable: no heartbeat for 10 s"]
+
+
 async def test_partitions_without_an_owner_for_a_while_are_an_issue_on_every_page(plane: ControlPlane) -> None:
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)]))

@@ -99,6 +99,23 @@ def test_every_state_of_a_run_can_be_shown(state: RunState) -> None:
         assert re.search(rf'class="pill \w+"[^>]*>{state.value}<', html)
 
 
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_bad_records_are_rows_by_cause_with_a_sample_for_those_who_may_read_records(role: Role) -> None:
+    sample = "/clusters/demo/topics/flights/records?partition=0&amp;from=99120&amp;limit=1"
+    for html in (pipeline_page(run(), role=role), run_page(run(), role=role)):
+        assert html.count('<tr id="bad-') == 1
+        assert words_of(html).count("delays.py, line 12: ValueError flights-0 1,234 17 99,120") == 1
+        assert (sample in html) is (role is Role.OPERATOR)
+
+
+def test_tiles_count_dead_letters_and_skipped_of_the_run_and_of_the_last_hour() -> None:
+    view = samples.pipeline_view(run())
+    counted = msgspec.structs.replace(view.totals, records_skipped=1_234, records_dead_lettered=7)
+    said = words_of(pipeline_page(run(), view=msgspec.structs.replace(view, totals=counted)))
+    assert "Skipped 1,234 34 in the last hour" in said
+    assert "Dead letters 7 0 in the last hour" in said
+
+
 def test_task_that_commits_nothing_has_a_badge_and_its_error() -> None:
     still = samples.task(0, not_progressing_ms=31_000, last_error="broker 1 throttles this client")
     view = msgspec.structs.replace(samples.run_view(run()), tasks=(still, samples.task(1)))
