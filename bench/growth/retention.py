@@ -18,11 +18,12 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from app.core.runs.loops.retention import Retention
-from app.core.runs.store.retention import COUNTS_FOR, EVENTS_FOR, FINE_COUNTS_FOR, FINE_SAMPLES_FOR, SAMPLES_FOR
+from app.core.runs.store.retention import COUNTS_FOR, EVENTS_FOR, FINE_COUNTS_FOR, SAMPLES_FOR
 from app.edges.db import migrations
 from app.edges.db.database import Database
 from app.edges.embedded.postgres import EmbeddedPostgres
 from app.edges.main.products import PARTS
+from app.kit.chart_range import FINE_FOR
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, PlaneClock
 from tests.support.databases import create_database
 
@@ -53,8 +54,8 @@ TABLES = (
         "run_samples",
         15,
         2 * _HOUR,
-        # And one of the minute in which the bound between the two lies.
-        _rows(FINE_SAMPLES_FOR, _SECOND) + _rows(SAMPLES_FOR, _MINUTE) + 1,
+        # And one of the minute in which the bound between the two lies. Rates that change leave up to four a minute.
+        _rows(FINE_FOR, _SECOND) + _rows(SAMPLES_FOR, _MINUTE) + 1,
         "one a second for an hour, one a minute for 14 days",
         "INSERT INTO run_samples (run_id, at, records_in_per_s, records_out_per_s, commits_per_s, aborts_per_s) "
         "SELECT :run_id, at, 1, 1, 1, 0 " + _AT.format(every="interval '1 second'"),

@@ -30,14 +30,16 @@ from app.core.observing.pages.transactions import row_of as transaction_row_of
 from app.core.observing.service.transactions import ObservedTransaction
 from app.core.observing.snapshot import ReadingPhase
 from app.core.observing.wording import Quality
-from app.core.runs.pages.charts import chart_of
+from app.core.pipelines.pages.pipelines import charts_of
+from app.core.runs.pages import runs
 from app.kit.access import Principal, Role
 from app.kit.web.pages import screen
 from app.kit.web.pages.assets import STATIC_DIR
+from app.kit.web.pages.charts import page_charts
 from app.kit.web.pages.paging import links_of as links_to
 from app.kit.web.pages.timeline import Point, Track, timeline_of
 from tests.core.blocked.answers import ID, asked, held, known
-from tests.core.lag.details import lag_detail, total_lag
+from tests.core.lag.details import WINDOW, lag_detail, total_lag
 from tests.edges.main.pages.test_rendering import may_as
 from tests.support import page_samples as samples
 from tests.support import query_screens
@@ -84,7 +86,7 @@ def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) ->
         "pipeline": view.line.pipeline,
         "run": run(),
         "is_live": True,
-        "chart": chart_of(view.series),
+        **charts_of(view),
         "lag": lag_row(total_lag()),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "beside": {
@@ -108,7 +110,7 @@ def run_page() -> str:
         "view": view,
         "run": run(),
         "is_live": True,
-        "chart": chart_of(view.series),
+        **runs.charts_of(view, log=None),
         "log": None,
     }
     return rendered("runs/detail", context)
@@ -156,7 +158,8 @@ def group_page() -> str:
         "name": LONG,
         "reading": reading_of(snapshot, snapshot.group_journal, now=NOW),
         "row": {**row_of(live), "group": LONG},
-        "lag": lag_of(lag_detail(topic=LONG), is_each=False),
+        "lag": lag_of(lag_detail(topic=LONG), is_each=False, window=WINDOW),
+        "charts": page_charts(WINDOW, lambda span: f"?range={span}"),
         "sampling": "",
         "not_decoded": live.not_decoded,
         "protocol": "range",

@@ -109,6 +109,45 @@ def test_policy_skip_leaves_out_bad_records_only(make_pipeline: MakePipeline) ->
     pipeline.assert_whole()
 
 
+def test_thousand_bad_records_are_one_event_one_row_and_no_output(make_pipeline: MakePipeline) -> None:
+    errors = ErrorHandling(policy=FailurePolicy.SKIP, max_bad=10_000)
+    pipeline = make_pipeline(partitions=1, errors=errors)
+    pipeline.feed(100)
+    for _ in range(1_000):
+        pipeline.feed_value(BAD)
+    pipeline.feed(100)
+    with running(pipeline.specification(), transform=ParsingTransform()) as task:
+        finish(pipeline, task)
+    last = task.control.last
+    assert task.control.kinds().count(EventKind.BAD_RECORD) == 1
+    (cause,) = last.bad_records
+    assert (cause.records, cause.first_offset, cause.last_offset) == (1_000, 100, 1_099)
+    assert cause.error == "ValueError"
+    assert sum(one.skipped for one in last.bad_minutes) == last.counters.records_skipped == 1_000
+    pipeline.assert_whole()
+
+
+@pytest.mark.core
+def test_outputs_count_the_records_of_the_sink_and_none_of_an_aborted_transaction(
+    make_pipeline: MakePipeline,
+) -> None:
+    """The transaction of the first attempt has produced its outputs when it is aborted."""
+    pipeline = make_pipeline(partitions=1, commit_interval_ms=60_000, transaction_timeout_ms=90_000)
+    pipeline.feed(50)
+    with running(pipeline.specification(), transform=ParsingTransform()) as task:
+        task.wait_until(lambda seen: [one.position for one in seen.partitions] == [50], "50 outputs are produced")
+        assert task.control.last.counters.records_out == 0, "its transaction is open"
+        pipeline.feed_value(BAD)
+        task.join_error()
+    assert task.control.last.counters.records_out == 0
+    skipping = pipeline.specification(errors=ErrorHandling(policy=FailurePolicy.SKIP), commit_interval_ms=100)
+    with running(skipping, transform=ParsingTransform()) as task:
+        finish(pipeline, task)
+    assert task.control.last.counters.records_out == 50
+    assert len(verifier.read_decided(pipeline.bootstrap_servers, pipeline.sink)) == 50
+    pipeline.assert_whole()
+
+
 @pytest.mark.core
 def test_dead_letter_joins_the_same_transaction_with_everything_it_had(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)

@@ -30,8 +30,8 @@ ROLES = {
     ),
     "loop": ("loop", "loops"),
     "web": (
-        "api", "*_api", "pages", "schemas", "*_schemas", "definition_schema", "web_looks", "wiring", "signed_in",
-        "repeated_commands",
+        "api", "*_api", "pages", "chart", "charts", "schemas", "*_schemas", "definition_schema", "web_looks", "wiring",
+        "signed_in", "repeated_commands",
     ),
     "metrics": ("metrics",),
     "record": ("product",),
@@ -42,8 +42,8 @@ The outermost folder that fits decides. Four products are commands as a whole: e
 """
 
 PURE = (
-    "access", "back_off", "changes", "clock", "errors", "locks", "moments", "page", "patience", "printable", "storable",
-    "store_failures", "utf8_locale", "words",
+    "access", "back_off", "changes", "chart_range", "clock", "errors", "locks", "moments", "page", "patience",
+    "printable", "storable", "store_failures", "utf8_locale", "words",
 )  # fmt: skip
 """The modules of kit that any role may import."""
 

@@ -71,7 +71,9 @@ def _after_end(
         {"bootstrap.servers": bootstrap_servers}, ConnectionAttempt(bootstrap_servers, _DEADLINE_S)
     ) as client:
         # The answer comes before the marker, which would end the late records, too.
-        yield client, wait_for(lambda: _ended(client, transactional_id), _DEADLINE_S, f"the end of {transactional_id}")
+        known = wait_for(lambda: _ended(client, transactional_id), _DEADLINE_S, f"the end of {transactional_id}")
+        assert known is not None
+        yield client, known
 
 
 def _ended(client: TransactionClient, transactional_id: str) -> KnownTransaction | None:

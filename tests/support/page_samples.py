@@ -23,10 +23,11 @@ from app.core.mappings.mapping import PartitionMapping, PartitionOwner
 from app.core.overview.service import NOTHING_RUNS, Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
 from app.core.pipelines.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps
 from app.core.pipelines.pipeline_record import Pipeline, Revision
+from app.core.runs.bad_records import BadCause, BadRecordSummary
 from app.core.runs.instance import Instance, InstanceState
 from app.core.runs.needs import Need, NeedSeverity
 from app.core.runs.run import DesiredRunState, Run, RunState
-from app.core.runs.series import RunSample, RunTotals
+from app.core.runs.series import RunPoint, RunRebalance, RunTotals
 from app.core.runs.task import (
     Counters,
     EventKind,
@@ -38,6 +39,7 @@ from app.core.runs.task import (
     ZombieSighting,
 )
 from app.kit.access import Role, Verb
+from app.kit.chart_range import ChartRange, window_of
 from tests.support.hanging_samples import hanging_transaction
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -215,16 +217,38 @@ NEED = Need(
 )
 
 
-def series() -> list[RunSample]:
+WINDOW = window_of(ChartRange.QUARTER, now=NOW)
+BAD = BadRecordSummary(
+    causes=(
+        BadCause(
+            topic="flights",
+            partition=0,
+            error="delays.py, line 12: ValueError",
+            records=1_234,
+            first_offset=17,
+            last_offset=99_120,
+            first_at_ms=int(ago(3_000).timestamp() * 1000),
+            last_at_ms=int(ago(20).timestamp() * 1000),
+        ),
+    ),
+    skipped_last_hour=34,
+)
+REBALANCE = RunRebalance(at=ago(120), generation=12, tasks=4)
+
+
+def series() -> list[RunPoint]:
+    """Five minutes with a peak, a gap of ten seconds, and an abort."""
     return [
-        RunSample(
+        RunPoint(
             at=ago(300 - second),
-            records_in_per_s=8_000 + 400 * ((second * 7) % 5),
-            records_out_per_s=1_900 + 60 * ((second * 3) % 7),
-            commits_per_s=19.6,
-            aborts_per_s=1.0 if second == 200 else 0.0,
+            in_low=(rate := 72_116.0 if second == 80 else 8_000.0 + 400 * ((second * 7) % 5)),
+            in_high=rate,
+            out_low=(rate_out := 1_900.0 + 60 * ((second * 3) % 7)),
+            out_high=rate_out,
+            aborts=1.0 if second == 200 else 0.0,
         )
         for second in range(300)
+        if not 140 <= second < 150
     ]
 
 
@@ -294,7 +318,9 @@ def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Ov
         states={} if is_empty else {"running": 1},
         rates=NOTHING_RUNS if is_empty else RATES,
         needs=needs,
+        window=WINDOW,
         series=[] if is_empty else series(),
+        marked=() if is_empty else (fencing_line(),),
         hanging=() if is_empty else (HangingLine(cluster="demo", transaction=hanging_transaction(seen_ms=1_000)),),
         raised=(),
         fencings=() if is_empty else (fencing_line(),),
@@ -313,7 +339,11 @@ def pipeline_view(current: Run | None, *, needs: tuple[Need, ...] = ()) -> Pipel
         tasks=(task(0), task(1)) if has_run else (),
         mappings=tuple(mapping(partition) for partition in range(4)) if has_run else (),
         totals=TOTALS if has_run else RunTotals(),
+        window=WINDOW,
         series=series() if has_run else [],
+        rebalances=[REBALANCE] if has_run else [],
+        bad=BAD if has_run else BadRecordSummary(),
+        marked=(fencing_line(),) if has_run else (),
         events=EVENTS if has_run else (),
         fencings=(fencing_line(),) if has_run else (),
     )
@@ -332,7 +362,11 @@ def run_view(current: Run) -> RunPage:
         ),
         tasks=(task(0), task(1, state=TaskState.BACKING_OFF, last_error="Broker: <script>alert(1)</script> refused")),
         totals=TOTALS,
+        window=WINDOW,
         series=series(),
+        rebalances=[REBALANCE],
+        bad=BAD,
+        marked=(fencing_line(),),
         events=EVENTS,
         zombies=(
             ZombieSighting(

@@ -97,7 +97,7 @@ def lanes_of(
                 why_refused=limits.why_refused,
             ),
             suspicion=Suspicion(membership.ownership, is_warm=lambda: progress.has_survived),
-            bad_records=BadRecords(definition.errors, announce=control.event, window=window),
+            bad_records=BadRecords(definition.errors, announce=control.event, window=window, told=tally.totals.bad),
             tally=WorkTally(tally.totals),
             progress=progress,
             bounds=bounds,

@@ -123,11 +123,13 @@ def seen(
         snapshot = snapshots.get(cluster.name)
         if snapshot is None:
             continue
+        found_of_cluster: list[Alert] = []
         for journal in (snapshot.transaction_journal, snapshot.group_journal):
             found = _of_observer(cluster, journal, bounds, now)
-            conditions += found
+            found_of_cluster += found
             if not found and not _is_well(journal, bounds, now):
                 undecided.add(_subject(cluster, journal))
+        conditions += _one_of_a_cluster(found_of_cluster, snapshot, raised)
         if _is_current(snapshot.transaction_journal, bounds, now):
             known.add(cluster.kafka_cluster_id)
             open_ones |= _open_transactions(cluster, snapshot)
@@ -316,6 +318,18 @@ def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: AlertBounds, 
         f"{journal.problem or behind}."
     )
     return [_about_observer(AlertKind.OBSERVER_BEHIND, cluster, journal, sentence, at=as_of)]
+
+
+def _one_of_a_cluster(found: list[Alert], snapshot: Snapshot, raised: Collection[Alert]) -> list[Alert]:
+    """Return one alert of a cluster without answers, which both journals are without: one cause, one alarm.
+
+    An alert of the second journal that was raised already, since the first one answered then, stays.
+    """
+    is_lost = [one.phase is ReadingPhase.LOST for one in (snapshot.transaction_journal, snapshot.group_journal)]
+    if len(found) < 2 or not all(is_lost):
+        return found
+    told = {key_of(alert) for alert in raised}
+    return found[:1] + [alert for alert in found[1:] if key_of(alert) in told]
 
 
 def _about_observer(kind: AlertKind, cluster: Cluster, journal: JournalStatus, sentence: str, *, at: datetime) -> Alert:

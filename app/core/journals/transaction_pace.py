@@ -11,7 +11,8 @@ import msgspec
 
 from app.core.journals.transaction_state import OPEN, TransactionState, TransactionStatus
 
-KEPT_SECONDS = 1_200
+KEPT_SECONDS = 3_700
+"""An hour, and a chart's first bucket."""
 _NEVER_MS = 1 << 60
 # An enum's own members are slow to look up, and this is used for every record.
 _ONGOING = TransactionStatus.ONGOING
@@ -76,6 +77,12 @@ class TransactionPace(msgspec.Struct):
         counts = (self.balance.copy(), self.commits.copy(), self.aborts.copy())
         return TransactionPace(*counts, self.since_s, self.floor_s, self.began_ms.copy())
 
+    @property
+    def kept_since_s(self) -> int:
+        """The first second with complete counts; -1: nothing was noted. Older counts of a busy cluster are dropped."""
+        dropped = [min(one) for one in (self.balance, self.commits, self.aborts) if len(one) >= KEPT_SECONDS]
+        return max(self.since_s, *dropped) if dropped else self.since_s
+
     def samples(
         self, *, open_now: int, oldest_start_ms: int | None = None, first_s: int, last_s: int
     ) -> list[PaceSample]:
@@ -91,7 +98,7 @@ class TransactionPace(msgspec.Struct):
         if oldest_start_ms is not None:
             oldest_ms = min(oldest_ms, oldest_start_ms)
         found: list[PaceSample] = []
-        for second in range(last_s, max(first_s, self.since_s) - 1, -1):
+        for second in range(last_s, max(first_s, self.kept_since_s) - 1, -1):
             # More ends than begins are no transactions: compaction removed some of the begins.
             shown = max(0, still_open)
             commits, aborts = self.commits.get(second, 0), self.aborts.get(second, 0)

@@ -11,7 +11,7 @@ from app.core.access.signed_in import Viewer
 from app.core.double_processing.service import open_overlaps
 from app.core.overview import service as overview
 from app.core.overview.pages import unseen
-from app.core.overview.problems import OpenProblem, problems_of
+from app.core.overview.problems import OpenProblem, problems_of, unreached_of
 from app.core.wiring import WiringDep
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.shown import Shown
@@ -42,7 +42,14 @@ async def list_problems(uow: Uow, wiring: WiringDep, _: Viewer) -> Shown[OpenPro
     blocked = wiring.observations.blocked()
     overlaps = await open_overlaps(wiring.observations, now=now)
     return OpenProblems(
-        items=problems_of(view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised, overlaps=overlaps),
+        items=problems_of(
+            view.needs,
+            blocked=blocked,
+            hanging=view.hanging,
+            raised=view.raised,
+            overlaps=overlaps,
+            unreached=unreached_of(wiring.observations.all(), overview.pipeline_clusters(view.lines)),
+        ),
         pipelines=len(view.lines),
         clusters=len(view.clusters),
         unverified=tuple(sorted({*unseen(wiring, now=now), *(one.cluster for one in blocked if one.problem)})),

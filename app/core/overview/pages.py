@@ -12,15 +12,18 @@ from app.core.access.signed_in import Viewer
 from app.core.blocked.readers import BlockedReport
 from app.core.double_processing.listing import OpenOverlaps
 from app.core.double_processing.service import open_overlaps
+from app.core.observing.pages.markers import fencing_markers
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
-from app.core.overview.problems import problems_of
+from app.core.overview.problems import Unreached, problems_of, unreached_of
 from app.core.overview.search import Found, FoundKind, search
-from app.core.runs.pages.charts import chart_of
+from app.core.runs.pages.charts import run_chart_of
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal
+from app.kit.chart_range import ChartRange
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.web.pages import screen
+from app.kit.web.pages.charts import ChosenRange, page_charts
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 
@@ -28,12 +31,18 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _UNSEEN = (Quality.STALE, Quality.NOTHING)
 
 
-def looking_at(wiring: Wiring) -> Look:
+def looking_at(wiring: Wiring, chosen: ChartRange = ChartRange.QUARTER) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        view = await overview.overview(uow, needs=wiring.needs, now=now)
+        view = await overview.overview(uow, needs=wiring.needs, now=now, chosen=chosen)
         overlaps = await open_overlaps(wiring.observations, now=now)
-        context = context_of(view, wiring.observations.blocked(), unseen=unseen(wiring, now=now), overlaps=overlaps)
+        context = context_of(
+            view,
+            wiring.observations.blocked(),
+            unseen=unseen(wiring, now=now),
+            overlaps=overlaps,
+            unreached=unreached_of(wiring.observations.all(), overview.pipeline_clusters(view.lines)),
+        )
         return Screen(template="overview/detail", title="Overview", context=context)
 
     return look
@@ -54,16 +63,24 @@ def context_of(
     *,
     unseen: Sequence[str] = (),
     overlaps: Sequence[OpenOverlaps] = (),
+    unreached: Sequence[Unreached] = (),
 ) -> Mapping[str, object]:
     """The page's context. A partition that brokers refuse may be blocked: its cluster is not verified."""
+    markers = fencing_markers(view.marked)
     return {
         "view": view,
-        "chart": chart_of(view.series),
+        "chart": run_chart_of(view.series, view.window, markers) if view.series else None,
+        "charts": page_charts(view.window, lambda span: screen.url_of(range=span), markers=markers),
         "unseen": sorted({*unseen, *(report.cluster for report in blocked if report.problem)}),
         "blocked": blocked,
         "checked_at": min((report.at for report in blocked if report.at is not None), default=None),
         "problems": problems_of(
-            view.needs, blocked=blocked, hanging=view.hanging, raised=view.raised, overlaps=overlaps
+            view.needs,
+            blocked=blocked,
+            hanging=view.hanging,
+            raised=view.raised,
+            overlaps=overlaps,
+            unreached=unreached,
         ),
     }
 
@@ -102,5 +119,5 @@ async def find(
 
 @router.get("/")
 @router.get("/stream")
-async def show(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return await screen.live(request, wiring, by, looking_at(wiring))
+async def show(request: Request, wiring: WiringDep, by: Viewer, chosen: ChosenRange = ChartRange.QUARTER) -> Response:
+    return await screen.live(request, wiring, by, looking_at(wiring, chosen))

@@ -5,9 +5,11 @@ A line has the sentence of the alert about it, if it raises one (docs/webhooks.m
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -19,15 +21,19 @@ from app.core.double_processing.listing import OpenOverlaps
 from app.core.double_processing.overlap import Overlap, by_group_and_grade, sentence_of
 from app.core.hanging.report import HangingLine
 from app.core.journals.double_processing import OverlapGrade
+from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.core.runs.needs import Need, NeedSeverity
+from app.kit.words import count, moment
 
 _OF_RUNS = {AlertKind.CRASH_LOOPING: "crash-looping", AlertKind.NOT_PROGRESSING: "not progressing"}
 _MUST_ACT = (AdviceVerdict.END, AdviceVerdict.FENCE, AdviceVerdict.CANNOT_TELL)
+_NAMED = 4
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 class ProblemKind(StrEnum):
     BLOCKED_READERS = "blocked readers"
+    CLUSTER = "cluster"
     HANGING_TRANSACTION = "hanging transaction"
     DOUBLE_PROCESSING = "double processing"
     OPEN_TRANSACTION = "open transaction"
@@ -64,6 +70,32 @@ class OpenProblem(msgspec.Struct, frozen=True, kw_only=True):
     blocked: BlockedReaders | None = None
 
 
+class Unreached(NamedTuple):
+    """A cluster of which no broker answers this server now. pipelines: those that it has. since: None: not known."""
+
+    cluster: str
+    problem: str
+    since: datetime | None
+    pipelines: tuple[str, ...] = ()
+
+
+def unreached_of(snapshots: Iterable[Snapshot], pipelines: Iterable[tuple[str, str]]) -> tuple[Unreached, ...]:
+    """Return the clusters that were reached and are not now. pipelines: each with the name of its cluster."""
+    lost = [one for one in snapshots if one.transaction_journal.phase is ReadingPhase.LOST]
+    of_cluster: defaultdict[str, list[str]] = defaultdict(list)
+    for name, cluster in pipelines if lost else ():
+        of_cluster[cluster].append(name)
+    return tuple(
+        Unreached(
+            one.cluster,
+            one.transaction_journal.problem or "no broker answers",
+            moment(one.transaction_journal.phase_since_ms),
+            tuple(of_cluster[one.cluster]),
+        )
+        for one in lost
+    )
+
+
 def problems_of(
     needs: Iterable[Need],
     *,
@@ -71,15 +103,27 @@ def problems_of(
     hanging: Iterable[HangingLine],
     raised: Sequence[Alert],
     overlaps: Iterable[OpenOverlaps] = (),
+    unreached: Iterable[Unreached] = (),
 ) -> tuple[OpenProblem, ...]:
     """Return the problems, the gravest first, and of equal ones the longest first.
 
     raised: the alerts that were raised and not resolved, of OF_CLUSTERS and of runs. A transaction that blocks readers
-    is one line, also if it hangs or has an alert.
+    is one line, also if it hangs or has an alert. So is a cluster without answers, from its first second on: with both
+    of its observers, and with the tasks that report errors of it.
     """
+    dead = {one.cluster: one for one in unreached}
+    cluster_of = {name: one.cluster for one in dead.values() for name in one.pipelines}
+    needs = list(needs)
+    following = [need for need in needs if need.may_follow and need.pipeline in cluster_of]
+    needs = [need for need in needs if need not in following]
+    raised = [alert for alert in raised if alert.kind is not AlertKind.OBSERVER_BLIND or alert.cluster not in dead]
     causes = [one for report in blocked for one in report.causes]
     told = {(one.cluster, one.producer_id, one.producer_epoch) for one in causes}
     found = [_of_blocked(one) for one in causes]
+    found += [
+        _of_unreached(one, sorted({need.pipeline for need in following if cluster_of[need.pipeline] == one.cluster}))
+        for one in dead.values()
+    ]
     found += [
         _of_hanging(line)
         for line in hanging
@@ -109,6 +153,24 @@ def _of_blocked(one: BlockedReaders) -> OpenProblem:
         next_step=one.advice,
         blocked=one,
     )
+
+
+def _of_unreached(one: Unreached, pipelines: Sequence[str]) -> OpenProblem:
+    stopped = f" {count(len(pipelines), 'pipeline')} cannot go on: {_named(pipelines)}." if pipelines else ""
+    return OpenProblem(
+        kind=ProblemKind.CLUSTER,
+        severity=NeedSeverity.STOPPED,
+        sentence=f"No broker of {one.cluster} answers this server: {one.problem.rstrip('.')}.{stopped}",
+        page=f"/clusters/{quote(one.cluster, safe='')}",
+        cluster=one.cluster,
+        since=one.since,
+        next_step=f"check the brokers of {one.cluster} and the network to them",
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _of_hanging(line: HangingLine) -> OpenProblem:

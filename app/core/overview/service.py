@@ -26,23 +26,27 @@ from app.core.overview.product_views import NeedsOf, Panel, PanelOf
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.pipelines.store import PipelineStore
+from app.core.runs.bad_records import BadRecordSummary
 from app.core.runs.instance import Instance
 from app.core.runs.needs import Need, needs_of
 from app.core.runs.not_progressing import not_progressing
 from app.core.runs.run import Run, RunState
-from app.core.runs.series import RunSample, RunTotals
+from app.core.runs.series import RunPoint, RunRebalance, RunTotals
 from app.core.runs.store.instances import InstanceStore
 from app.core.runs.store.runs import RunStore
+from app.core.runs.store.series import SeriesStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
+from app.kit.chart_range import ChartRange, ChartWindow, window_of
 from app.kit.db.unit_of_work import UnitOfWork
 
-CHART_SPAN = timedelta(minutes=15)
 LIST_LIMIT = 500
 FENCING_SPAN = timedelta(hours=24)
 FENCINGS_SHOWN = 5
 EVENTS_SHOWN = 20
 NEWEST_SHOWN = 5
+MARKED = 30
+"""The most fencing events, and the most rebalances, on the chart of a pipeline or a run: the newest."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +84,11 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """`series` is the sum of all live runs; `states` counts pipelines (with `never started`).
+    """series: the sum of all pipelines in `window`. states: pipelines by state, with `never started`.
 
-    fencings: the newest of the last day, of all clients; fencing_counts: all of that day, by cause, the most frequent
-    first. happened: task events, without those that are the evidence of a fencing event. raised: alerts that last.
+    fencings: the newest of the last day, of all clients; marked: more of them, for the chart. fencing_counts: all of
+    that day, by cause, the most frequent first. happened: task events, without those that are the evidence of a fencing
+    event. raised: alerts that last.
     """
 
     at: datetime
@@ -91,7 +96,9 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     states: dict[str, int]
     rates: Rates
     needs: tuple[Need, ...]
-    series: list[RunSample]
+    window: ChartWindow
+    series: list[RunPoint]
+    marked: tuple[FencingLine, ...]
     hanging: tuple[HangingLine, ...]
     raised: tuple[Alert, ...]
     fencings: tuple[FencingLine, ...]
@@ -101,7 +108,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
-    """events, fencings: the pipeline's newest. panels: sections of products."""
+    """series: of all its runs in `window`. events, fencings: the newest; marked: more of them, for the chart.
+
+    bad: bad records of its current run. panels: sections of products.
+    """
 
     at: datetime
     line: PipelineLine
@@ -109,14 +119,21 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[TaskStatus, ...]
     mappings: tuple[PartitionMapping, ...]
     totals: RunTotals
-    series: list[RunSample]
+    window: ChartWindow
+    series: list[RunPoint]
+    rebalances: list[RunRebalance]
+    marked: tuple[FencingLine, ...]
     events: tuple[TaskEventRecord, ...]
     fencings: tuple[FencingLine, ...]
+    bad: BadRecordSummary = BadRecordSummary()
     panels: tuple[Panel, ...] = ()
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
-    """`instances` has every lease, `run.instances` the current ones; `definition` is that of the run's revision."""
+    """`instances` has every lease, `run.instances` the current ones; `definition` is that of the run's revision.
+
+    window: until now, or until the end of the run.
+    """
 
     at: datetime
     run: Run
@@ -125,16 +142,22 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     instances: tuple[Instance, ...]
     tasks: tuple[TaskStatus, ...]
     totals: RunTotals
-    series: list[RunSample]
+    window: ChartWindow
+    series: list[RunPoint]
+    rebalances: list[RunRebalance]
+    marked: tuple[FencingLine, ...]
     events: tuple[TaskEventRecord, ...]
     zombies: tuple[ZombieSighting, ...]
     needs: tuple[Need, ...]
+    bad: BadRecordSummary = BadRecordSummary()
 
 
-async def overview(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) -> Overview:
+async def overview(
+    uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime, chosen: ChartRange = ChartRange.QUARTER
+) -> Overview:
     """Return the overview: issues, rates and pipelines."""
     lines = await pipeline_lines(uow, needs=needs, now=now)
-    live = [line.run.id for line in lines if line.run is not None and line.run.ended_at is None]
+    window = window_of(chosen, now=now)
     of_a_day = FencingFilter(since=now - FENCING_SPAN)
     fencings = (await fencing_feed.list_lines(uow, of_a_day, cluster=None, limit=EVENTS_SHOWN)).items
     told = {
@@ -149,7 +172,9 @@ async def overview(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) 
         states=dict(Counter("never started" if line.state is None else str(line.state) for line in lines)),
         rates=sum_of([line.rates for line in lines]),
         needs=tuple(need for line in lines for need in line.needs),
-        series=await uow.of(TaskStore).summed_series(live, since=now - CHART_SPAN),
+        window=window,
+        series=await uow.of(SeriesStore).points(since=window.since, until=window.until, step_s=window.step_s),
+        marked=fencings,
         hanging=tuple(await lines_of_all(uow)),
         raised=tuple(await uow.of(RaisedAlertStore).list(WATCHED)),
         fencings=fencings[:FENCINGS_SHOWN],
@@ -184,8 +209,19 @@ async def pipeline_lines(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: date
     return lines
 
 
+def pipeline_clusters(lines: Iterable[PipelineLine]) -> list[tuple[str, str]]:
+    """Return each pipeline with its cluster."""
+    return [(line.pipeline.name, line.pipeline.cluster) for line in lines]
+
+
 async def pipeline_page(
-    uow: UnitOfWork, name: str, *, needs: Sequence[NeedsOf], panels: Sequence[PanelOf] = (), now: datetime
+    uow: UnitOfWork,
+    name: str,
+    *,
+    needs: Sequence[NeedsOf],
+    panels: Sequence[PanelOf] = (),
+    now: datetime,
+    chosen: ChartRange = ChartRange.QUARTER,
 ) -> PipelinePage:
     """Return one pipeline with its run, owners, rates and history."""
     pipeline = await uow.of(PipelineStore).get(name)
@@ -193,7 +229,9 @@ async def pipeline_page(
     run = None if pipeline.current_run is None else await uow.of(RunStore).get(pipeline.current_run.id)
     tasks = [] if run is None else await uow.of(TaskStore).list_statuses([run.id])
     totals = {} if run is None else await uow.of(TaskStore).totals([run.id])
-    series = {} if run is None else await uow.of(TaskStore).series([run.id], since=now - CHART_SPAN)
+    window = window_of(chosen, now=now)
+    since, until = window.since, window.until
+    marked = (await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=MARKED)).items
     mappings = await uow.of(MappingStore).of_group(
         kafka_cluster_id=cluster.kafka_cluster_id, group=pipeline.definition.group_id
     )
@@ -208,11 +246,13 @@ async def pipeline_page(
         tasks=tuple(tasks),
         mappings=tuple(mappings),
         totals=totals.get(run.id, RunTotals()) if run else RunTotals(),
-        series=series.get(run.id, []) if run else [],
+        window=window,
+        series=await uow.of(SeriesStore).points(pipeline=name, since=since, until=until, step_s=window.step_s),
+        rebalances=await uow.of(SeriesStore).rebalances(pipeline=name, since=since, until=until, limit=MARKED),
+        marked=marked,
         events=tuple(event for _, event in await uow.of(TaskStore).recent_events(pipeline=name, limit=NEWEST_SHOWN)),
-        fencings=(
-            await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
-        ).items,
+        fencings=marked[:FENCINGS_SHOWN],
+        bad=BadRecordSummary() if run is None else await uow.of(TaskStore).bad_records(run.id, now=now),
         panels=tuple([found for panel in panels if (found := await panel(uow, pipeline, now)) is not None]),
     )
 
@@ -233,14 +273,16 @@ def _with_needs(line: PipelineLine, needs: Sequence[Need]) -> PipelineLine:
     return msgspec.structs.replace(line, needs=(*needs, *line.needs))
 
 
-async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
+async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime, chosen: ChartRange = ChartRange.QUARTER) -> RunPage:
     """Return one run: its instances with every lease, its tasks, their events, and zombies."""
     run = await uow.of(RunStore).get(run_id)
     pipeline = await uow.of(PipelineStore).get(run.pipeline)
     revision = await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)
     tasks = await uow.of(TaskStore).list_statuses([run_id])
     unowned = (await uow.of(MappingStore).unowned([run.pipeline])).get(run.pipeline, ())
-    since = now - CHART_SPAN if run.ended_at is None else run.ended_at - CHART_SPAN
+    window = window_of(chosen, now=now, ended_at=run.ended_at)
+    since, until = window.since, window.until
+    of_pipeline = FencingFilter(pipeline=run.pipeline, since=since, until=until)
     return RunPage(
         at=now,
         run=run,
@@ -249,9 +291,13 @@ async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
         instances=tuple(await uow.of(InstanceStore).list(run_id, with_history=True)),
         tasks=tuple(tasks),
         totals=(await uow.of(TaskStore).totals([run_id])).get(run_id, RunTotals()),
-        series=(await uow.of(TaskStore).series([run_id], since=since)).get(run_id, []),
+        window=window,
+        series=await uow.of(SeriesStore).points(run_id=run_id, since=since, until=until, step_s=window.step_s),
+        rebalances=await uow.of(SeriesStore).rebalances(run_id=run_id, since=since, until=until, limit=MARKED),
+        marked=(await fencing_feed.list_lines(uow, of_pipeline, cluster=None, limit=MARKED)).items,
         events=(await uow.of(TaskStore).list_events(run_id, after=None, limit=50)).items,
         zombies=tuple(await uow.of(TaskStore).list_zombies(run_id)),
+        bad=await uow.of(TaskStore).bad_records(run_id, now=now),
         needs=tuple(
             needs_of(
                 run,

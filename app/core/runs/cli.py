@@ -12,6 +12,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from app.core.runs.bad_records import BadRecordSummary
 from app.core.runs.instance import Instance
 from app.core.runs.offset_reset import OffsetChange, effects_of, parse_partition_offset
 from app.core.runs.run import Run
@@ -35,7 +36,7 @@ from app.kit.cli.output import (
     table,
 )
 from app.kit.cli.watching import watching
-from app.kit.words import number
+from app.kit.words import moment, number
 
 app = typer.Typer(help="Runs: start, watch, pause, drain, restart.", no_args_is_help=True)
 
@@ -160,6 +161,35 @@ def _shown(item: Any) -> RenderableType:
 
 def _why(instance: Instance) -> str | None:
     return instance.reason or instance.slots_sentence()
+
+
+@app.command("bad-records")
+def list_bad_records(target: Target, as_json: AsJson = False, watch_it: Watch = False) -> None:
+    """Show a run's records that could not be processed, by error and partition."""
+    client = connect()
+    run_id = _run_id(client, target)
+    present(lambda: client.get(f"/runs/{run_id}/bad-records"), _bad_records, as_json=as_json, watch_it=watch_it)
+
+
+def _bad_records(item: Any) -> RenderableType:
+    found = as_record(item, BadRecordSummary)
+    head = Text(
+        f"last hour: {found.skipped_last_hour:,} skipped, {found.dead_lettered_last_hour:,} dead letters",
+    )
+    rows = (
+        (
+            one.error,
+            f"{one.topic}-{one.partition}",
+            number(one.records),
+            str(one.first_offset),
+            str(one.last_offset),
+            ago(moment(one.first_at_ms)),
+            ago(moment(one.last_at_ms)),
+        )
+        for one in found.causes
+    )
+    titles = ("ERROR", "PARTITION", "RECORDS#", "FIRST OFFSET#", "LAST OFFSET#", "FIRST", "LAST")
+    return Group(head, Text(), table(titles, rows, empty="No bad record."))
 
 
 @app.command()

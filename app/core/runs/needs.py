@@ -36,6 +36,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id, explained: the page with details; explained is the page of the pipeline, the last part of its address.
     next_step: how to fix it; None if it ends by itself. mark: the text that a list of pipelines shows beside the state.
+    may_follow: it is also what a cluster without answers causes, and then no issue of its own.
     """
 
     pipeline: str
@@ -45,6 +46,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     next_step: str | None = None
     explained: str | None = None
     mark: str = ""
+    may_follow: bool = False
 
 
 def needs_of(
@@ -61,12 +63,12 @@ def needs_of(
     running, current: the run's definition, and the pipeline's.
     unowned: the pipeline's partitions without an owner.
     """
-    found = [
-        *_ended(run),
-        *(need for instance in run.instances for need in _of_instance(run, instance)),
-        *_of_tasks(run, tasks, running, now),
-        *_of_unread(run, unowned, running, now),
-    ]
+    of_instances = [need for instance in run.instances for need in _of_instance(run, instance)]
+    of_tasks = _of_tasks(run, tasks, running, now)
+    found = [*_ended(run), *of_instances, *of_tasks]
+    if not of_instances and not any(_is_away(status, now) for status in _living(run, tasks)):
+        # The partitions of a missing instance or task have no reader: one cause is one issue.
+        found += _of_unread(run, unowned, running, now)
     fields = fields_that_need_full_restart(running, current)
     if run.ended_at is None and fields:
         found.append(
@@ -80,8 +82,17 @@ def needs_of(
     return sorted(found, key=lambda need: list(NeedSeverity).index(need.severity))
 
 
-def _need(run: Run, severity: NeedSeverity, sentence: str, next_step: str | None = None) -> Need:
-    return Need(pipeline=run.pipeline, run_id=run.id, severity=severity, sentence=sentence, next_step=next_step)
+def _need(
+    run: Run, severity: NeedSeverity, sentence: str, next_step: str | None = None, *, may_follow: bool = False
+) -> Need:
+    return Need(
+        pipeline=run.pipeline,
+        run_id=run.id,
+        severity=severity,
+        sentence=sentence,
+        next_step=next_step,
+        may_follow=may_follow,
+    )
 
 
 def _ended(run: Run) -> list[Need]:
@@ -145,28 +156,28 @@ def _of_instance(run: Run, instance: Instance) -> list[Need]:
 def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinition, now: datetime) -> list[Need]:
     if run.ended_at is not None:
         return []
-    living = {(i.ordinal, i.lease) for i in run.instances if not i.has_ended}
+    gone = {i.ordinal for i in run.instances if i.state is InstanceState.UNREACHABLE}
     found: list[Need] = []
-    for status in tasks:
-        if (status.ordinal, status.lease) not in living:
-            continue
+    silent: list[TaskStatus] = []
+    for status in _living(run, tasks):
         who = f"task {status.ordinal}.{status.task}"
         age = now - status.received_at
         open_ms = status.last.open_transaction_age_ms or 0
         if status.last.not_progressing_ms is not None:
             step = "fix the cause of the error; checkpoints become smaller automatically, down to one record"
-            found.append(_need(run, NeedSeverity.STOPPED, f"not progressing: {not_progressing_sentence(status)}", step))
+            sentence = f"not progressing: {not_progressing_sentence(status)}"
+            found.append(_need(run, NeedSeverity.STOPPED, sentence, step, may_follow=True))
         elif status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF):
             error = status.last.last_error or "no error was given"
-            found.append(_need(run, NeedSeverity.DEGRADED, f"{who} is {status.last.state.replace('_', ' ')}: {error}"))
+            sentence = f"{who} is {status.last.state.replace('_', ' ')}: {error}"
+            found.append(_need(run, NeedSeverity.DEGRADED, sentence, may_follow=True))
         elif _is_kept_out(status, now):
-            found.append(
-                _need(run, NeedSeverity.DEGRADED, f"{who} is not a member of its group: {status.last.last_error}")
-            )
+            sentence = f"{who} is not a member of its group: {status.last.last_error}"
+            found.append(_need(run, NeedSeverity.DEGRADED, sentence, may_follow=True))
         elif age > SILENT_AFTER and status.last.state is not TaskState.DRAINED:
-            found.append(
-                _need(run, NeedSeverity.DEGRADED, f"{who} has sent no heartbeat for {duration_s(age.total_seconds())}")
-            )
+            # The processes of an unreachable instance send nothing: that is its line already.
+            if status.ordinal not in gone:
+                silent.append(status)
         elif open_ms > definition.transaction_timeout_ms / 2:
             found.append(
                 _need(
@@ -174,9 +185,34 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
                     NeedSeverity.DEGRADED,
                     f"{who} has an open transaction for {duration(open_ms)} of at most "
                     f"{duration(definition.transaction_timeout_ms)}",
+                    may_follow=True,
                 )
             )
+    return [*found, *_of_silent(run, silent, now)]
+
+
+def _of_silent(run: Run, silent: Sequence[TaskStatus], now: datetime) -> list[Need]:
+    """Return one issue for all tasks of an instance without heartbeats: they have one driver, and one way to here."""
+    found: list[Need] = []
+    for ordinal in sorted({status.ordinal for status in silent}):
+        of_instance = [status for status in silent if status.ordinal == ordinal]
+        named = ", ".join(f"{ordinal}.{status.task}" for status in of_instance[:_NAMED])
+        more = f" and {len(of_instance) - _NAMED} more" if len(of_instance) > _NAMED else ""
+        lasts = duration_s(max((now - status.received_at).total_seconds() for status in of_instance))
+        who = f"task {named} has" if len(of_instance) == 1 else f"tasks {named}{more} have"
+        found.append(_need(run, NeedSeverity.DEGRADED, f"{who} sent no heartbeat for {lasts}"))
     return found
+
+
+def _living(run: Run, tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+    living = {(i.ordinal, i.lease) for i in run.instances if not i.has_ended}
+    return [status for status in tasks if (status.ordinal, status.lease) in living]
+
+
+def _is_away(status: TaskStatus, now: datetime) -> bool:
+    """Return whether the task reads nothing, for a reason that is an issue of its own."""
+    is_silent = now - status.received_at > SILENT_AFTER and status.last.state is not TaskState.DRAINED
+    return status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF) or is_silent or _is_kept_out(status, now)
 
 
 def _is_kept_out(status: TaskStatus, now: datetime) -> bool:
@@ -203,5 +239,6 @@ def _of_unread(
             NeedSeverity.DEGRADED,
             f"no task has read {named}{more} for {duration_s(since_s)}",
             f"check the brokers of {definition.cluster} and the task events",
+            may_follow=True,
         )
     ]

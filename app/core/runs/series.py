@@ -1,4 +1,4 @@
-"""The samples of a run for charts: one a second for an hour, one a minute after that."""
+"""The samples of a run for charts: one a second for an hour, and the extremes of each minute after that."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ from datetime import datetime
 import msgspec
 
 
-class RunSample(msgspec.Struct, frozen=True, kw_only=True):
-    """The sum over a run's tasks at one moment. Rates are per second; `lag_records` is None while no end is known."""
+class RunPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The lowest and the highest rates of runs in `step_s` seconds from `at` on: of each pipeline, added up.
+
+    Between two seconds of different pipelines the sum is a bound: their peaks may not be of the same second.
+    """
 
     at: datetime
-    records_in_per_s: float
-    records_out_per_s: float
-    commits_per_s: float
-    aborts_per_s: float
-    commit_latency_p99_ms: float | None = None
-    lag_records: int | None = None
+    in_low: float
+    in_high: float
+    out_low: float
+    out_high: float
+    aborts: float
+
+
+class RunRebalance(msgspec.Struct, frozen=True, kw_only=True):
+    """A generation of a pipeline's group, by the first task of a run that was assigned partitions in it."""
+
+    at: datetime
+    generation: int
+    tasks: int
 
 
 class RunTotals(msgspec.Struct, frozen=True, kw_only=True):

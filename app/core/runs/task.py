@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from app.core.runs.bad_records import BadCause, BadMinute
 from app.core.runs.instance import InstanceState
 from app.core.runs.number_bounds import (
     LARGEST,
@@ -154,6 +155,7 @@ class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; else None.
     record_source: `native` if C holds the records, else `python` and the reason; None: of an older release.
+    bad_records: since the start of the attempt, by cause. bad_minutes: the minutes of the last hour with bad records.
     """
 
     state: TaskState
@@ -169,6 +171,8 @@ class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: Annotated[int | None, Bound(LARGEST_EPOCH, counted_as="producer")] = None
     not_progressing_ms: DurationMs = None
     record_source: str | None = None
+    bad_records: tuple[BadCause, ...] = ()
+    bad_minutes: tuple[BadMinute, ...] = ()
 
 
 class TaskReport(LoopStatus, frozen=True, kw_only=True):

@@ -279,7 +279,7 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
         field: Gauge(f"fenceline_pipeline_{field}", words, ["pipeline"], registry=registry)
         for field, words in (
             ("records_in_per_s", "Records read a second"),
-            ("records_out_per_s", "Records written a second"),
+            ("records_out_per_s", "Output records committed a second"),
             ("commits_per_s", "Transactions committed a second"),
             ("aborts_per_s", "Transactions aborted a second"),
             ("commit_latency_p99_ms", "99th percentile of the commit of the slowest task"),

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import orjson
-
+from app.kit.web.pages.charts import Chart, ChartLine, chart_of
 from app.products.audits.audit import Audit
 from app.products.audits.result import AuditCounts
 
-_AUDIT_LINES = (
-    {"label": "expected", "colour": "--chart-in"},
-    # Not on the scale of outputs: a mark at each broken window.
-    {"label": "wrong", "colour": "--chart-abort", "is_mark": True},
-)
 
-
-def audits_chart_of(audits: Sequence[Audit]) -> str | None:
+def audits_chart_of(audits: Sequence[Audit]) -> Chart | None:
     """Return the expected outputs of each audited window, at its end; windows without a result stay empty."""
     spans = {
         audit.span[1]: audit
@@ -27,12 +20,14 @@ def audits_chart_of(audits: Sequence[Audit]) -> str | None:
     results = [spans[end].result for end in ends]
     if sum(result is not None for result in results) < 2:
         return None
-    data = [
-        [int(end.timestamp()) for end in ends],
-        [None if result is None else result.counts.expected for result in results],
-        [None if result is None else _wrong(result.counts) for result in results],
-    ]
-    return orjson.dumps({"lines": _AUDIT_LINES, "data": data, "unit": ""}).decode()
+    expected = [None if result is None else result.counts.expected for result in results]
+    wrong = [None if result is None else _wrong(result.counts) for result in results]
+    lines = (
+        ChartLine("expected", "--chart-in", expected),
+        # Not on the scale of outputs: a mark at each broken window.
+        ChartLine("wrong", "--chart-abort", wrong, is_mark=True),
+    )
+    return chart_of(lines, [int(end.timestamp()) for end in ends], unit=" records")
 
 
 def _wrong(counts: AuditCounts) -> int:

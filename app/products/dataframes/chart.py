@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import msgspec
-import orjson
 
+from app.kit.web.pages.charts import Chart, ChartLine, chart_of
 from app.kit.words import milliseconds
 from app.products.dataframes.batch import BatchPart, QueryBatch
 
@@ -84,14 +84,14 @@ def duration_chart_of(batches: Sequence[QueryBatch], *, interval_ms: int | None)
     )
 
 
-def state_chart_of(batches: Sequence[QueryBatch]) -> str | None:
+def state_chart_of(batches: Sequence[QueryBatch]) -> Chart | None:
     """Return the memory of the state at the end of each batch; None for fewer than two batches with state."""
     sizes = [(one, one.state_bytes) for one in batches if one.state_bytes is not None]
     unit, unit_bytes = ("MB", 1e6) if any(size >= 1e6 for _, size in sizes) else ("kB", 1e3)
-    return _line([(one, size / unit_bytes) for one, size in sizes], unit, "--chart-in", unit=f" {unit}")
+    return _line([(one, size / unit_bytes) for one, size in sizes], "state", "--chart-in", unit=f" {unit}")
 
 
-def watermark_chart_of(batches: Sequence[QueryBatch]) -> str | None:
+def watermark_chart_of(batches: Sequence[QueryBatch]) -> Chart | None:
     """Return the age of the watermark at the end of each batch; None for fewer than two batches with one.
 
     A watermark that is ahead has the age 0.
@@ -101,17 +101,15 @@ def watermark_chart_of(batches: Sequence[QueryBatch]) -> str | None:
     ]
     longest = max((age for _, age in ages), default=0.0)
     length_s, name = next((length_s, name) for least, length_s, name in _AGES if longest >= least)
-    return _line([(one, age / length_s) for one, age in ages], f"age, in {name}", "--warn", unit=f" {name}")
+    return _line([(one, age / length_s) for one, age in ages], "age", "--warn", unit=f" {name}")
 
 
-def _line(told: Sequence[tuple[QueryBatch, float]], label: str, colour: str, *, unit: str) -> str | None:
+def _line(told: Sequence[tuple[QueryBatch, float]], label: str, colour: str, *, unit: str) -> Chart | None:
     if len(told) < 2:
         return None
     # Clocks of drivers differ, and the chart needs ascending times.
     points = sorted((round(one.ended_at.timestamp(), 3), round(value, 3)) for one, value in told)
-    lines = ({"label": label, "colour": colour},)
-    data = [[at for at, _ in points], [value for _, value in points]]
-    return orjson.dumps({"lines": lines, "data": data, "unit": unit}).decode()
+    return chart_of([ChartLine(label, colour, [value for _, value in points])], [at for at, _ in points], unit=unit)
 
 
 def _total(batch: QueryBatch) -> int:

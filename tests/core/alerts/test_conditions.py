@@ -65,6 +65,7 @@ def look(
     journals: Sequence[JournalStatus] | None = None,
     cluster: Cluster = CLUSTER,
     blocked: Sequence[BlockedReport] = (),
+    raised: Sequence[Alert] = (),
 ) -> SeenConditions:
     first, second = journals or [journal(topic) for topic in JOURNALS]
     snapshot = Snapshot(
@@ -76,7 +77,7 @@ def look(
         transactions={one.transactional_id: one for one in transactions},
         clocks=IN_STEP,
     )
-    return seen([cluster], {cluster.name: snapshot}, BOUNDS, now=NOW, blocked=blocked)
+    return seen([cluster], {cluster.name: snapshot}, BOUNDS, now=NOW, blocked=blocked, raised=raised)
 
 
 def told(
@@ -218,6 +219,22 @@ def test_observer_that_cannot_read_is_an_alert_after_the_bound() -> None:
     assert alert.kind is AlertKind.OBSERVER_BLIND
     assert alert.topic == JOURNALS[0]
     assert "no Kafka broker answers" in alert.sentence
+
+
+def test_cluster_without_answers_is_one_alert_for_both_journals_and_one_resolution() -> None:
+    lost = [journal(topic, ReadingPhase.LOST, since_s=61, problem="no Kafka broker answers") for topic in JOURNALS]
+    (alert,) = look(journals=lost).conditions
+    assert (alert.kind, alert.topic) == (AlertKind.OBSERVER_BLIND, JOURNALS[0])
+    (raised,), _ = told(look(journals=lost))
+    _, (over,) = told(look(journals=[journal(topic) for topic in JOURNALS]), raised)
+    assert over.subject == alert.subject
+    groups_first = look(journals=[journal(JOURNALS[0]), lost[1]])
+    (of_groups,) = groups_first.conditions
+    assert told(look(journals=lost, raised=[of_groups]), of_groups)[1] == [], (
+        "an alert of the second journal is not resolved by the first"
+    )
+    refused = [journal(JOURNALS[0], ReadingPhase.LOST, since_s=61), journal(JOURNALS[1], age_s=61)]
+    assert len(look(journals=refused).conditions) == 2, "two causes"
 
 
 def test_observer_that_is_behind_is_an_alert_after_the_bound() -> None:

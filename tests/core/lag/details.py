@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from app.core.clusters.partition import Partition
 from app.core.lag.movement import LagState
 from app.core.lag.report import GroupLag, LagReport, LagSample, PartitionLag
 from app.core.lag.service import GroupLagDetail
+from app.kit.chart_range import ChartRange, window_of
 
 AT_MS = 1_800_000_000_000
 
@@ -21,6 +24,10 @@ def total_lag(name: str = "readers", state: LagState = LagState.HEALTHY, **more:
         "rate": 400.0,
     }
     return GroupLag(group=name, state=state, since_ms=AT_MS - 60_000, **{**given, **more})  # pyright: ignore[reportArgumentType] - fields by name
+
+
+WINDOW = window_of(ChartRange.DAY, now=datetime.fromtimestamp(AT_MS / 1000, UTC))
+"""Of all samples of `lag_detail`."""
 
 
 def report_of(*groups: GroupLag, cluster: str = "c", at_ms: int = AT_MS, **more: object) -> LagReport:

@@ -21,7 +21,7 @@ from app.core.lag.wording import sentence_of
 from app.core.observing.live_cluster import LiveCluster
 from app.core.observing.pages.lag import lag_of
 from app.core.wiring import Wiring
-from tests.core.lag.details import lag_detail, report_of, total_lag
+from tests.core.lag.details import WINDOW, lag_detail, report_of, total_lag
 from tests.core.observing.test_pages import rows, shown, viewing
 from tests.support.observing import hear, observed_cluster, offset_batch, publish
 
@@ -140,11 +140,11 @@ async def test_rest_asks_the_leaders_and_sorts_through_all_pages(wiring: Wiring,
 
 
 def test_equal_partitions_are_one_row_with_ranges() -> None:
-    shown_lag = lag_of(lag_detail(), is_each=False)
+    shown_lag = lag_of(lag_detail(), is_each=False, window=WINDOW)
     assert [row["name"] for row in shown_lag["rows"]] == ["flights-12", "flights-13", "flights-15", "flights 0-11, 14"]
     folded = shown_lag["rows"][-1]
     assert (folded["count"], folded["records"], folded["markers"], folded["committed"]) == (13, 12, 1, None)
-    assert len(lag_of(lag_detail(), is_each=True)["rows"]) == 16
+    assert len(lag_of(lag_detail(), is_each=True, window=WINDOW)["rows"]) == 16
 
 
 def test_each_state_has_a_sentence_with_its_next_step() -> None:
@@ -164,6 +164,6 @@ def test_each_state_has_a_sentence_with_its_next_step() -> None:
 
 def test_chart_has_a_gap_where_lag_is_not_known() -> None:
     detail: GroupLagDetail = lag_detail()
-    data = msgspec.json.decode(lag_of(detail, is_each=False)["records_chart"])["data"]
+    data = msgspec.json.decode(lag_of(detail, is_each=False, window=WINDOW)["records_chart"].series)["data"]
     assert len(data[0]) == len(data[1]) == 288
     assert data[1].count(None) == 1

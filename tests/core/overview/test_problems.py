@@ -11,7 +11,7 @@ from app.core.blocked.advice import AdviceVerdict
 from app.core.blocked.readers import BlockedPartition, BlockedReaders, BlockedReport
 from app.core.hanging.report import HangingLine
 from app.core.overview.cli import rendered
-from app.core.overview.problems import OpenProblem, ProblemKind, problems_of
+from app.core.overview.problems import OpenProblem, ProblemKind, Unreached, problems_of
 from app.core.runs.needs import Need, NeedSeverity
 from app.kit.cli.output import console
 from tests.support.hanging_samples import hanging_transaction
@@ -137,3 +137,29 @@ def test_command_says_what_was_checked_and_what_was_not() -> None:
     text = said([{**item, "sentence": "it [bold]stands[/bold]"}], ["east"])
     assert "flights  it [bold]stands[/bold] Next step: wait." in text
     assert "Not verified: east" in text
+
+
+def test_cluster_without_answers_is_one_line_with_its_pipelines_from_the_first_second_on() -> None:
+    """Tasks report errors within seconds, each of them; observers have an alert after a minute, each of them."""
+    dead = Unreached("demo", "no broker answers", NOW, ("flights", "orders"))
+    follows = [
+        replace(need(NeedSeverity.DEGRADED, f"task 0.{task} is backing off: _ALL_BROKERS_DOWN"), may_follow=True)
+        for task in range(4)
+    ]
+    failed = need(NeedSeverity.STOPPED, "the run failed: no license")
+    of_other = replace(follows[0], pipeline="elsewhere")
+    found = problems_of(
+        [*follows, failed, of_other],
+        blocked=(),
+        hanging=(),
+        raised=(alert(AlertKind.OBSERVER_BLIND), alert(AlertKind.OBSERVER_BLIND)),
+        unreached=[dead],
+    )
+    assert sorted((one.kind, one.pipeline or "") for one in found) == [
+        (ProblemKind.CLUSTER, ""),
+        (ProblemKind.PIPELINE, "elsewhere"),
+        (ProblemKind.PIPELINE, "flights"),
+    ]
+    (cluster,) = [one for one in found if one.kind is ProblemKind.CLUSTER]
+    assert cluster.sentence.endswith("answers this server: no broker answers. 1 pipeline cannot go on: flights.")
+    assert problems_of(follows, blocked=(), hanging=(), raised=())[0].kind is ProblemKind.PIPELINE

@@ -11,11 +11,11 @@ from app.core.runs.instance import InstanceState
 from app.core.runs.needs import NeedSeverity
 from app.core.runs.run import RunState
 from app.core.runs.store.runs import RunStore
-from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import EventKind, TaskState
 from app.core.wire.heartbeat import TaskEvent
 from tests.support.control_plane import ControlPlane, driver_heartbeat, task_heartbeat
 from tests.support.needs import NEEDS
+from tests.support.run_samples import samples_of
 
 
 async def look(plane: ControlPlane) -> Overview:
@@ -77,13 +77,11 @@ async def test_the_chart_of_all_sums_the_runs_second_by_second(plane: ControlPla
         for number, run in enumerate(runs, start=1):
             await plane.beat(task_heartbeat(run.id, sequence=sequence, records_in=sequence * number * 100))
     async with plane.uow() as uow:
-        alone = await uow.of(TaskStore).series([run.id for run in runs], since=plane.now - overview.CHART_SPAN)
-    sums = [
-        (one.at, one.records_in_per_s + other.records_in_per_s)
-        for one, other in zip(alone[runs[0].id], alone[runs[1].id], strict=True)
-    ]
+        alone = [await samples_of(uow, run.id) for run in runs]
+    sums = [(one.at, one.records_in_per_s + other.records_in_per_s) for one, other in zip(*alone, strict=True)]
     assert max(rate for _, rate in sums) > 0
-    assert [(sample.at, sample.records_in_per_s) for sample in (await look(plane)).series] == sums
+    seen = (await look(plane)).series
+    assert [(point.at, point.in_high) for point in seen] == [(point.at, point.in_low) for point in seen] == sums
 
 
 async def test_old_rates_of_a_task_without_heartbeats_do_not_count(plane: ControlPlane) -> None:
@@ -125,6 +123,21 @@ async def test_tasks_without_a_slot_a_backing_off_task_and_a_waiting_revision_ar
         "task 0.0 is backing off: no error was given",
         "the newest revision changes group_id and waits for a full restart",
     ]
+
+
+async def test_driver_without_heartbeats_is_one_issue_with_all_its_tasks_and_partitions(plane: ControlPlane) -> None:
+    """A killed driver ends all its tasks, and their partitions have no reader: the first 15 s have one line, too."""
+    run = await plane.running(tasks_per_instance=6)
+    for task in range(6):
+        await plane.beat(task_heartbeat(run.id, task=task, partitions=[("in", task)]))
+    await plane.beat(task_heartbeat(run.id, sequence=2))
+    for seconds, lasts in ((6, "6 s"), (9, "15 s")):
+        plane.pass_time(seconds)
+        assert [need.sentence for need in (await look(plane)).needs] == [
+            f"tasks 0.0, 0.1, 0.2, 0.3 and 2 more have sent no heartbeat for {lasts}"
+        ]
+    await plane.move(run.id, 0, InstanceState.UNREACHABLE, reason="no heartbeat for 10 s")
+    assert [need.sentence for need in (await look(plane)).needs] == ["instance 0 is unreachable: no heartbeat for 10 s"]
 
 
 async def test_partitions_without_an_owner_for_a_while_are_an_issue_on_every_page(plane: ControlPlane) -> None:

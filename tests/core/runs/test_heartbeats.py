@@ -24,6 +24,7 @@ from app.core.wire.heartbeat import TaskEvent
 from app.kit.access import RunTokenScope
 from app.kit.errors import ForbiddenError
 from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat, task_heartbeat
+from tests.support.run_samples import samples_of
 
 
 def event(event_id: str, kind: EventKind = EventKind.ABORTED) -> TaskEvent:
@@ -302,7 +303,7 @@ async def test_one_sample_a_second_sums_the_tasks_with_recent_heartbeats(plane: 
         plane.pass_time(1)
     await plane.beat(task_heartbeat(run.id, task=0, sequence=3, records_in=300, partitions=[("in", 0)]))
     async with plane.uow() as uow:
-        samples = (await uow.of(TaskStore).series([run.id], since=plane.now.replace(second=0)))[run.id]
+        samples = await samples_of(uow, run.id)
         totals = (await uow.of(TaskStore).totals([run.id]))[run.id]
     assert [sample.at.second for sample in samples] == [0, 1, 2]
     assert samples[-1].records_in_per_s == pytest.approx(200.0)
@@ -318,7 +319,7 @@ async def test_silence_leaves_a_gap_and_no_stale_rate(plane: ControlPlane) -> No
     plane.pass_time(10)
     await plane.beat(task_heartbeat(run.id, task=0, sequence=3, sent_at_ms=12_000, records_in=1200))
     async with plane.uow() as uow:
-        samples = (await uow.of(TaskStore).series([run.id], since=plane.now.replace(second=0)))[run.id]
+        samples = await samples_of(uow, run.id)
     assert [(sample.at.second, sample.records_in_per_s) for sample in samples][-1] == (10, pytest.approx(100.0))
 
 

@@ -8,14 +8,16 @@ import sqlalchemy as sa
 
 from app.core.access.service import idempotency, tokens
 from app.core.runs.service import retention
+from app.core.runs.store.series import SeriesStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import EventKind
 from app.core.wire.heartbeat import TaskEvent
 from app.kit.access import Principal, Role
 from tests.support.control_plane import ANNA, ControlPlane, task_heartbeat
+from tests.support.run_samples import samples_of
 
 
-async def test_old_samples_are_thinned_to_one_a_minute(plane: ControlPlane) -> None:
+async def test_old_samples_are_thinned_to_the_extremes_of_each_minute(plane: ControlPlane) -> None:
     run = await plane.running()
     for sequence in range(1, 181):
         await plane.beat(task_heartbeat(run.id, sequence=sequence, records_in=sequence))
@@ -24,10 +26,28 @@ async def test_old_samples_are_thinned_to_one_a_minute(plane: ControlPlane) -> N
     plane.now = began + timedelta(hours=1, seconds=120)
     async with plane.uow() as uow:
         removed = await retention.thin_samples(uow, now=plane.now)
-        left = (await uow.of(TaskStore).series([run.id], since=began))[run.id]
+        left = await samples_of(uow, run.id)
         again = await retention.thin_samples(uow, now=plane.now)
-    assert (removed, again) == (118, 0)
-    assert [(s.at - began).total_seconds() for s in left] == [0, 60, *range(120, 180)]
+    assert (removed, again) == (117, 0)
+    assert [(s.at - began).total_seconds() for s in left] == [0, 1, 60, *range(120, 180)], "a lowest and a highest rate"
+
+
+async def test_peaks_and_aborts_of_old_minutes_stay_on_the_chart(plane: ControlPlane) -> None:
+    run = await plane.running()
+    records = aborted = 0
+    for sequence in range(1, 121):
+        records += {30: 72_116, 40: 0}.get(sequence, 400)
+        aborted += sequence == 50
+        await plane.beat(task_heartbeat(run.id, sequence=sequence, records_in=records, transactions_aborted=aborted))
+        plane.pass_time(1)
+    began = plane.now - timedelta(seconds=120)
+    async with plane.uow() as uow:
+        await retention.thin_samples(uow, now=began + timedelta(hours=2))
+        points = await uow.of(SeriesStore).points(run_id=run.id, since=began, until=plane.now, step_s=60)
+        kept = len(await samples_of(uow, run.id))
+    assert kept <= 8
+    assert (points[0].in_high, points[0].in_low) == (72_116, 0)
+    assert [point.aborts for point in points] == [1, 0]
 
 
 _TWO_WEEKS_OF_MINUTES = sa.text(

@@ -23,6 +23,7 @@ from app.core.runs.service import heartbeats, retention
 from app.core.runs.service.heartbeats import HeartbeatResult
 from app.core.runs.service.worker_words import MOST_OF_UNKNOWN
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.core.runs.store.series import SeriesStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.tables.tasks import task_attempts
 from app.core.runs.task import Counters, EventKind, PartitionProgress, TaskReport
@@ -31,6 +32,7 @@ from app.core.wire.offset_events import Assigned
 from app.core.wire.offset_report import Init, OffsetReport, ReportedPartition
 from app.kit.errors import ForbiddenError, InvalidError
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, driver_heartbeat, task_heartbeat
+from tests.support.run_samples import samples_of
 
 STRANGER = "payments-1"
 V1 = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}
@@ -270,7 +272,7 @@ async def test_no_number_of_a_heartbeat_keeps_the_run_from_being_counted_and_exp
             assert (await plane.beat(forged)).is_current
     async with plane.uow() as uow:
         totals = (await uow.of(TaskStore).totals([run.id]))[run.id]
-        series = await uow.of(TaskStore).summed_series([run.id], since=plane.now.replace(year=2025))
+        series = await samples_of(uow, run.id)
         await retention.expire(uow, now=plane.now.replace(year=2027))
         after = (await uow.of(TaskStore).totals([run.id]))[run.id]
         events = (await uow.of(TaskStore).list_events(run.id, after=None, limit=10)).items
@@ -301,7 +303,7 @@ async def test_counters_that_were_stored_before_are_read_and_expire_with_any_val
         await uow.commit()
     async with plane.uow() as uow:
         assert (await uow.of(TaskStore).totals([run.id]))[run.id].records_in == LARGEST
-        assert await uow.of(TaskStore).sample(run.id, now=plane.pass_time(1), fresh_for=heartbeats.FRESH_FOR)
+        assert await uow.of(SeriesStore).sample(run.id, now=plane.pass_time(1), fresh_for=heartbeats.FRESH_FOR)
         await retention.expire(uow, now=plane.now.replace(year=2027))
         assert (await uow.of(TaskStore).totals([run.id]))[run.id].records_in == LARGEST
 

@@ -155,5 +155,7 @@ def test_chart_has_a_point_for_each_window_and_gaps_without_a_result() -> None:
     first = of(0, AuditState.DONE, result=result())
     assert audits_chart_of([first]) is None, "one point is no history"
     newest = [of(2, AuditState.DONE, result=broken_result()), of(1, AuditState.SKIPPED), first]
-    chart = msgspec.json.decode(audits_chart_of(newest) or "")
+    drawn = audits_chart_of(newest)
+    assert drawn is not None
+    chart = msgspec.json.decode(drawn.series)
     assert chart["data"][1:] == [[8, None, 9], [0, None, 3]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from app.core.pipelines.pages.pipelines import links_of
+from app.core.pipelines.pages.tabs import links_within
 from app.edges.db.database import Database
-from app.edges.main.products import PRODUCTS
+from app.edges.main import page_routes
 from app.kit.access import Role
 from tests.support.control_plane import ControlPlane, definition
 from tests.support.fixtures import AsRole
@@ -16,9 +16,10 @@ from tests.support.queries import QUERY
 OF_TASKS = {"Migrate", "Imported ids"}
 
 
-def test_page_of_a_query_has_no_buttons_for_modes_and_ids_of_tasks() -> None:
-    of_tasks = {link.title for link in links_of(PRODUCTS, definition())}
-    of_query = {link.title for link in links_of(PRODUCTS, definition(transform=QUERY))}
+def test_page_of_a_query_has_no_links_for_modes_and_ids_of_tasks() -> None:
+    assert page_routes.router.routes, "the products have registered their links"
+    of_tasks = {link.title for link in links_within(definition(), "more")}
+    of_query = {link.title for link in links_within(definition(transform=QUERY), "more")}
     assert of_tasks >= OF_TASKS
     assert not of_query & OF_TASKS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 
 from confluent_kafka import Message
@@ -11,6 +12,7 @@ from app.core.pipelines.pipeline import ErrorHandling, FailurePolicy
 from app.core.wire.heartbeat import EventKind
 from workers.loop.errors import PipelineStopError
 from workers.loop.group.membership import Announce
+from workers.loop.records.bad_record_log import BadRecord, BadRecordLog, error_name
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.telling.tally import Work
 from workers.transforms import Output, RecordError
@@ -35,18 +37,31 @@ class FailureWindow:
         self.open = 0
 
 
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
 class BadRecords:
     """Applies one policy, and stops the pipeline when bad records are too frequent.
 
     More than `max_bad` bad records among the last `window_records` read stop it. Bad records of an aborted checkpoint
     are forgotten: they will be found again. Where several checkpoints are open at once, each has its own findings and
-    all share `window`.
+    all share `window` and `told`, the attempt's totals by cause.
     """
 
-    def __init__(self, handling: ErrorHandling, *, announce: Announce, window: FailureWindow | None = None) -> None:
+    def __init__(
+        self,
+        handling: ErrorHandling,
+        *,
+        announce: Announce,
+        window: FailureWindow | None = None,
+        told: BadRecordLog | None = None,
+    ) -> None:
         self._handling = handling
         self._announce = announce
         self._window = window or FailureWindow()
+        self._told = told or BadRecordLog()
+        self._found_open: list[BadRecord] = []
         self._read_open = 0
         self._bad_open: list[int] = []
         self._first_open: str | None = None
@@ -71,6 +86,15 @@ class BadRecords:
         self._bad_open.append(self._window.read + self._read_open)
         self._window.open += 1
         self._first_open = self._first_open or sentence
+        self._found_open.append(
+            BadRecord(
+                message.topic() or "",
+                message.partition() or 0,
+                message.offset() or 0,
+                error_name(error),
+                self._handling.policy is FailurePolicy.SKIP,
+            )
+        )
         self._refuse_too_many(sentence)
         if self._handling.policy is FailurePolicy.SKIP:
             work.records_skipped += 1
@@ -79,10 +103,10 @@ class BadRecords:
         return dead_letter(message, error, topic=self._handling.dead_letter_topic)
 
     def committed(self) -> None:
-        """Keep the findings of the open checkpoint; the first of them becomes an event."""
+        """Keep the findings of the open checkpoint, by cause. Only a new cause is an event, so that they are few."""
         self._window.read += self._read_open
         self._window.bad_at.extend(self._bad_open)
-        if self._first_open is not None:
+        if self._first_open is not None and self._told.add(self._found_open, now_ms=_now_ms()):
             more = len(self._bad_open) - 1
             self._announce(EventKind.BAD_RECORD, self._first_open + (f" (and {more} more)" if more else ""))
         self._forget_open()
@@ -92,7 +116,7 @@ class BadRecords:
 
     def _forget_open(self) -> None:
         self._window.open -= len(self._bad_open)
-        self._read_open, self._bad_open, self._first_open = 0, [], None
+        self._read_open, self._bad_open, self._first_open, self._found_open = 0, [], None, []
 
     def _refuse_too_many(self, sentence: str) -> None:
         begin = self._window.read + self._read_open - self._handling.window_records

@@ -160,6 +160,8 @@ class ProgressReporter:
                 last_error=self.obstacle or self.last_error,
                 not_progressing_ms=self._not_progressing_ms(),
                 record_source=self._record_source,
+                bad_records=self._tally.totals.bad.causes(),
+                bad_minutes=self._tally.totals.bad.minutes(),
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from app.core.wire.heartbeat import Counters
+from workers.loop.records.bad_record_log import BadRecordLog
 
 
 class Work(msgspec.Struct, kw_only=True):
@@ -23,6 +24,7 @@ class Totals:
 
     def __init__(self) -> None:
         self.done = Work()
+        self.bad = BadRecordLog()
         self.committed = 0
         self.aborted = 0
         self.unknown = 0

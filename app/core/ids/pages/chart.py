@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import orjson
-
 from app.core.ids.registry import IdCount
+from app.kit.web.pages.charts import Chart, ChartLine, chart_of
 
-_ID_LINES = ({"label": "all", "colour": "--chart-in"}, {"label": "managed", "colour": "--chart-out"})
 
-
-def id_growth_chart_of(counts: Sequence[IdCount]) -> str:
+def id_growth_chart_of(counts: Sequence[IdCount]) -> Chart:
     """Draw the numbers of all and of managed ids."""
-    data = [
-        [int(count.at.timestamp()) for count in counts],
-        [count.ids for count in counts],
-        [count.ours for count in counts],
-    ]
-    return orjson.dumps({"lines": _ID_LINES, "data": data, "unit": ""}).decode()
+    lines = (
+        ChartLine("all", "--chart-in", [count.ids for count in counts]),
+        ChartLine("managed", "--chart-out", [count.ours for count in counts]),
+    )
+    return chart_of(lines, [int(count.at.timestamp()) for count in counts], unit=" ids")

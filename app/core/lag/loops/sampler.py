@@ -141,7 +141,12 @@ class LagSampler:
         with_book = partial(self._lags.with_book, cluster.kafka_cluster_id)
 
         def chosen(book: LagBook) -> tuple[list[LiveGroup], int, list[Partition]]:
-            groups = [one for one in snapshot.groups.values() if is_sampled(one, since_ms=at_ms - KEPT_MS)]
+            groups = [
+                one
+                for one in snapshot.groups.values()
+                # A stopped pipeline's lag grows, however long ago its last commit was.
+                if one.group in resting or is_sampled(one, since_ms=at_ms - KEPT_MS)
+            ]
             wanted = {at for one in groups for at in book.positions(one)}
             return groups, len(wanted), book.due(wanted, self._most)
 

@@ -27,6 +27,7 @@ from app.core.lag.wording import sampling_of
 from app.core.observing.group_list import GroupQuery, GroupSort, members_of
 from app.core.observing.pages.lag import lag_of, lag_row
 from app.core.observing.pages.listing import ListSelection
+from app.core.observing.pages.markers import fencing_markers, rebalance_markers
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import epochs_of, generations_of, mark_of
 from app.core.observing.service import groups
@@ -34,9 +35,11 @@ from app.core.observing.service.observations import notice_of
 from app.core.observing.snapshot import Snapshot
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal
+from app.kit.chart_range import ChartRange, window_of
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.web.pages import screen
+from app.kit.web.pages.charts import ChosenRange, page_charts
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.paging import AfterName
 from app.kit.web.pages.screen import Look, Screen, url_of
@@ -161,7 +164,9 @@ def row_of(group: LiveGroup) -> Mapping[str, Any]:
     }
 
 
-def looking_at_one(wiring: Wiring, cluster: str, name: str, *, is_each: bool = False) -> Look:
+def looking_at_one(
+    wiring: Wiring, cluster: str, name: str, *, is_each: bool = False, chosen: ChartRange = ChartRange.DAY
+) -> Look:
     fencings = GroupFencings(cluster=cluster, group=name)
 
     async def ask_ends(entry: RegisteredCluster, group: LiveGroup) -> Mapping[Partition, LiveEnds]:
@@ -196,9 +201,19 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str, *, is_each: bool = F
         group, ids = found.group, tuple(sorted(set(found.transactional_ids.values())))
         fenced = await fencings.newest(uow, transactional_ids=ids, now=now)
         report = wiring.lags.report_of(cluster)
+        window = window_of(chosen, now=now)
+        markers = [*rebalance_markers(group, cluster=cluster), *fencing_markers(fenced)]
         context |= {
             "row": row_of(group),
-            "lag": None if found.lag is None else lag_of(found.lag, is_each=is_each),
+            "lag": None if found.lag is None else lag_of(found.lag, is_each=is_each, window=window, markers=markers),
+            "charts": page_charts(
+                window,
+                lambda span: url_of(
+                    "groups", "group", cluster=cluster, name=name, partitions="each" if is_each else None, range=span
+                ),
+                markers=markers,
+                kept_since=None if found.lag is None or not found.lag.history else moment(found.lag.history[0].at_ms),
+            ),
             "sampling": sampling_of(report, now_ms=int(now.timestamp() * 1000)),
             "not_decoded": group.not_decoded,
             "protocol": None if group.classic is None else group.classic.protocol,
@@ -279,6 +294,8 @@ async def show(
     cluster: Cluster,
     name: Name,
     partitions: Annotated[str, Query(pattern="^(each)?$")] = "",
+    chosen: ChosenRange = ChartRange.DAY,
 ) -> Response:
     """The name is not in the path: Kafka allows slashes in it."""
-    return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, name, is_each=partitions == "each"))
+    look = looking_at_one(wiring, cluster, name, is_each=partitions == "each", chosen=chosen)
+    return await screen.live(request, wiring, by, look)

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from app.core.lag.movement import LagState
 from app.core.lag.report import GroupLag, LagSample, PartitionLag, folded
 from app.core.lag.service import GroupLagDetail
 from app.core.lag.wording import seconds_of, sentence_of
+from app.kit.chart_range import ChartWindow
+from app.kit.web.pages.charts import Chart, ChartLine, ChartMarker, chart_of
 from app.kit.words import moment
 
 MOST_ROWS = 200
 _NOTICES = {LagState.BLOCKED: "bad", LagState.NOT_READING: "bad", LagState.SLOW: "warn"}
-_LAG_LINES = ({"label": "records", "colour": "--chart-in"},)
-_TIME_LINES = ({"label": "oldest unread record, in s", "colour": "--warn"},)
 
 
 def lag_row(total: GroupLag) -> Mapping[str, Any]:
@@ -33,8 +31,11 @@ def lag_row(total: GroupLag) -> Mapping[str, Any]:
     }
 
 
-def lag_of(detail: GroupLagDetail, *, is_each: bool) -> Mapping[str, Any]:
-    """Return the values of a group's page. is_each: a row for each partition."""
+def lag_of(
+    detail: GroupLagDetail, *, is_each: bool, window: ChartWindow, markers: Sequence[ChartMarker] = ()
+) -> Mapping[str, Any]:
+    """Return the values of a group's page. is_each: a row for each partition. window, markers: of its charts."""
+    history = [one for one in detail.history if window.since.timestamp() <= one.at_ms / 1000]
     rows = [(one,) for one in sorted(detail.rows, key=lambda one: one.at)] if is_each else folded(detail.rows)
     shown = rows if is_each else rows[:MOST_ROWS]
     total = detail.total
@@ -48,12 +49,23 @@ def lag_of(detail: GroupLagDetail, *, is_each: bool) -> Mapping[str, Any]:
         "left_out": sum(len(found) for found in rows[len(shown) :]),
         "is_each": is_each,
         "is_folded": any(len(found) > 1 for found in rows),
-        "records_chart": _chart(_LAG_LINES, detail.history, [one.lag_records for one in detail.history], ""),
+        "records_chart": _chart(
+            ChartLine("records", "--chart-in", [one.lag_records for one in history]),
+            " records",
+            history,
+            window,
+            markers,
+        ),
         "time_chart": _chart(
-            _TIME_LINES,
-            detail.history,
-            [None if one.lag_ms is None else one.lag_ms / 1000 for one in detail.history],
+            ChartLine(
+                "oldest unread record",
+                "--warn",
+                [None if one.lag_ms is None else one.lag_ms / 1000 for one in history],
+            ),
             " s",
+            history,
+            window,
+            markers,
         ),
         "has_history": len(detail.history) > 1,
     }
@@ -97,6 +109,9 @@ def _numbers(numbers: Sequence[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def _chart(lines: object, history: Sequence[LagSample], values: Sequence[float | None], unit: str) -> str:
-    data = [[one.at_ms // 1000 for one in history], values]
-    return orjson.dumps({"lines": lines, "data": data, "unit": unit}).decode()
+def _chart(
+    line: ChartLine, unit: str, history: Sequence[LagSample], window: ChartWindow, markers: Sequence[ChartMarker]
+) -> Chart:
+    # The newest sample is of the five minutes that end after now.
+    seconds = [min(one.at_ms // 1000, int(window.until.timestamp())) for one in history]
+    return chart_of([line], seconds, unit=unit, window=window, markers=markers)

@@ -24,7 +24,8 @@ class _Found(Protocol):
 class ListSelection:
     """The values of the page's form; a value that is not chosen is an empty string there.
 
-    path: of the list. fields: beside `search`, in the order of the address. All of them select rows, except `sort`.
+    path: of the list. fields: beside `search`, in the order of the address. All of them select rows, except `sort` and
+    `range`.
     """
 
     path: ClassVar[tuple[str, ...]]
@@ -37,7 +38,7 @@ class ListSelection:
 
     @property
     def is_filtered(self) -> bool:
-        return any(getattr(self, name) for name in ("search", *self.fields) if name != "sort")
+        return any(getattr(self, name) for name in ("search", *self.fields) if name not in ("sort", "range"))
 
     def url(self, cluster: str, *, after: str | None) -> str:
         """Return the address of another page of the same list."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -17,6 +18,7 @@ from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TransactionStatus
 from app.core.observing.pages.charts import age_chart_of, open_chart_of, pace_chart_of
 from app.core.observing.pages.listing import ListSelection
+from app.core.observing.pages.markers import ClusterFencings
 from app.core.observing.pages.reading import reading_of
 from app.core.observing.pages.tracks import epochs_of, fencing_url, generations_of
 from app.core.observing.service import transactions
@@ -29,9 +31,11 @@ from app.core.overview.service import LIST_LIMIT
 from app.core.pipelines.store import PipelineStore
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal
+from app.kit.chart_range import ChartRange, window_of
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import NotFoundError
 from app.kit.web.pages import screen
+from app.kit.web.pages.charts import ChosenRange, page_charts
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.paging import AfterName
 from app.kit.web.pages.screen import Look, Screen
@@ -60,7 +64,7 @@ _SORTS = (
 
 class TransactionSelection(ListSelection):
     path = ("transactions",)
-    fields = ("state", "min_open_s", "owner", "sort")
+    fields = ("state", "min_open_s", "owner", "sort", "range")
 
     def __init__(
         self,
@@ -71,12 +75,24 @@ class TransactionSelection(ListSelection):
         owner: Annotated[str, Query(pattern=rf"^(ours|foreign|{_OF}[A-Za-z0-9_-]{{1,100}})?$")] = "",
         sort: TransactionSort = TransactionSort.LONG_OPEN,
         after: AfterName = None,
+        chosen: ChosenRange = ChartRange.QUARTER,
     ) -> None:
         super().__init__(cluster, search, after)
         self.state = state
         self.min_open_s = min_open_s
         self.owner = owner
         self.sort = sort
+        self.chosen = chosen
+
+    @property
+    def range(self) -> str:
+        """The range in addresses; empty for the usual one."""
+        return "" if self.chosen is ChartRange.QUARTER else self.chosen.value
+
+    def in_range(self, cluster: str, span: str) -> str:
+        """Return the address of this page with another range of its charts."""
+        chosen = {name: getattr(self, name) or None for name in ("search", *self.fields)}
+        return screen.url_of(*self.path, cluster=cluster, **(chosen | {"range": span}), after=self.after)
 
     @property
     def pipeline(self) -> str | None:
@@ -98,6 +114,7 @@ WantedDep = Annotated[TransactionSelection, Depends()]
 
 def looking_at_list(wiring: Wiring, wanted: TransactionSelection) -> Look:
     choosable: Sequence[tuple[str, str]] = ()
+    fencings = ClusterFencings()
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         nonlocal choosable
@@ -116,11 +133,14 @@ def looking_at_list(wiring: Wiring, wanted: TransactionSelection) -> Look:
             query=wanted.query(),
             now=now,
             pipeline=wanted.pipeline,
+            pace_span=wanted.chosen.length,
             after=wanted.after,
             limit=PAGE_SIZE,
         )
         search = wiring.observations.search_of(cluster)
         now_ms = int(now.timestamp() * 1000)
+        window = window_of(wanted.chosen, now=now)
+        markers = await fencings.since(uow, window.since, cluster=cluster, now=now)
         holds = pending_holds(snapshot, search.hanging, now_ms=now_ms) if search.hanging else ()
         context |= {
             "hangs": [HangingLine(cluster=cluster, transaction=one) for one in search.hanging],
@@ -130,9 +150,15 @@ def looking_at_list(wiring: Wiring, wanted: TransactionSelection) -> Look:
             "oldest": found.tally.oldest and row_of(ObservedTransaction(live=found.tally.oldest, owner=None)),
             "reading": reading_of(snapshot, snapshot.transaction_journal, now=now),
             "pace": found.pace[-1] if found.pace else None,
-            "open_chart": open_chart_of(found.pace),
-            "age_chart": age_chart_of(found.pace),
-            "pace_chart": pace_chart_of(found.pace),
+            "charts": page_charts(
+                window,
+                partial(wanted.in_range, cluster),
+                markers=markers,
+                kept_since=moment(found.pace[0].second * 1000) if found.pace else None,
+            ),
+            "open_chart": open_chart_of(found.pace, window, markers),
+            "age_chart": age_chart_of(found.pace, window, markers),
+            "pace_chart": pace_chart_of(found.pace, window, markers),
         }
         return Screen(
             template="transactions/list",

@@ -24,6 +24,7 @@ from app.kit.errors import NotFoundError
 from app.kit.storable import storable_text
 
 PACE_SPAN = timedelta(minutes=15)
+LONGEST_PACE_SPAN = timedelta(hours=1)
 
 
 class ObservedTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class ObservedTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionPage(msgspec.Struct, frozen=True, kw_only=True):
-    """tally: of all ids, without the filter. pace: the last PACE_SPAN, second by second; see `_pace_of`."""
+    """tally: of all ids, without the filter. pace: the last `pace_span`, second by second; see `_pace_of`."""
 
     items: tuple[ObservedTransaction, ...]
     next_cursor: str | None
@@ -67,11 +68,13 @@ async def list_transactions(
     query: TransactionQuery,
     now: datetime,
     pipeline: str | None = None,
+    pace_span: timedelta = PACE_SPAN,
     after: str | None = None,
     limit: int = 50,
 ) -> TransactionPage:
-    """Return one page; of one pipeline's ids only, if it is named. Raises NotFoundError for an unknown cluster,
-    InvalidError.
+    """Return one page; of one pipeline's ids only, if it is named. pace_span: LONGEST_PACE_SPAN at most.
+
+    Raises NotFoundError for an unknown cluster, InvalidError.
     """
     kafka_cluster_id = (await uow.of(ClusterStore).get(cluster)).kafka_cluster_id
     snapshot = observations.of(cluster)
@@ -88,7 +91,7 @@ async def list_transactions(
         ids = _counted(snapshot)
         page = transaction_list.select(ids, query, ours=ours, now_ms=now_ms, after=after, limit=limit)
         tally = ids.tally
-        return page, tally, _pace_of(snapshot, tally, now=now)
+        return page, tally, _pace_of(snapshot, tally, now=now, span=min(pace_span, LONGEST_PACE_SPAN))
 
     # With 50,000 ids it takes tens of milliseconds, which must not block the event loop.
     found, tally, pace = await asyncio.to_thread(choose)
@@ -167,7 +170,9 @@ def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[Uncommitte
     )
 
 
-def _pace_of(snapshot: Snapshot, tally: TransactionTally, *, now: datetime) -> tuple[PaceSample, ...]:
+def _pace_of(
+    snapshot: Snapshot, tally: TransactionTally, *, now: datetime, span: timedelta = PACE_SPAN
+) -> tuple[PaceSample, ...]:
     """Return the last seconds except the current one; empty without a journal.
 
     Seconds are by the brokers' clocks; records ahead of this process's clock are not included yet.
@@ -179,7 +184,7 @@ def _pace_of(snapshot: Snapshot, tally: TransactionTally, *, now: datetime) -> t
     heard_ms = int(now.timestamp() * 1000) if journal.phase is ReadingPhase.LIVE else journal.as_of_ms
     # If coordinators' clocks differ, the end is by the one that is least behind.
     heard_s = (heard_ms - min(snapshot.clocks.shifts(transaction_state.TOPIC).values(), default=0)) // 1000
-    first_s = heard_s - int(PACE_SPAN.total_seconds())
+    first_s = heard_s - int(span.total_seconds())
     if journal.complete_since_ms is not None:
         first_s = max(first_s, journal.complete_since_ms // 1000 + 1)
     oldest_start_ms = None if tally.oldest is None else tally.oldest.state.start_ms

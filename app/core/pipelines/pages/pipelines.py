@@ -18,15 +18,17 @@ from app.core.pipelines.pages.tab_pages import columns_of, concerns_of
 from app.core.pipelines.pages.tabs import pipeline_tabs
 from app.core.pipelines.pipeline import Steps
 from app.core.pipelines.service import pipelines
-from app.core.runs.pages.charts import chart_of
+from app.core.runs.pages.charts import run_chart_of, run_markers
 from app.core.runs.service import runs
 from app.core.transforms.step_text import describe_step
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
+from app.kit.chart_range import ChartRange
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError, NotFoundError
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
+from app.kit.web.pages.charts import ChosenRange, page_charts
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.words import moment
@@ -50,10 +52,10 @@ async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response
     return await screen.live(request, wiring, by, looking_at_all(wiring))
 
 
-def looking_at(wiring: Wiring, name: str) -> Look:
+def looking_at(wiring: Wiring, name: str, chosen: ChartRange = ChartRange.QUARTER) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        view = await overview.pipeline_page(uow, name, needs=wiring.needs, panels=wiring.panels, now=now)
+        view = await overview.pipeline_page(uow, name, needs=wiring.needs, panels=wiring.panels, now=now, chosen=chosen)
         definition = view.line.pipeline.definition
         transform = definition.transform
         snapshot = wiring.observations.of(view.cluster.name)
@@ -63,7 +65,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "pipeline": view.line.pipeline,
             "run": view.line.run,
             "is_live": view.line.run is not None and view.line.run.ended_at is None,
-            "chart": chart_of(view.series),
+            **charts_of(view),
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "columns": columns_of(definition),
             "beside": beside(wiring, view),
@@ -75,6 +77,18 @@ def looking_at(wiring: Wiring, name: str) -> Look:
         return Screen(template="pipelines/detail", title=name, context=context, concerns=concerns, tabs=tabs)
 
     return look
+
+
+def charts_of(view: PipelinePage) -> dict[str, Any]:
+    """Return the chart of the pipeline's runs, None without a sample, and its range control with the markers."""
+    definition = view.line.pipeline.definition
+    group_url = screen.url_of("groups", "group", cluster=definition.cluster, name=definition.group_id)
+    markers = run_markers(view.rebalances, view.marked, group_url=group_url)
+    name = view.line.pipeline.name
+    return {
+        "chart": run_chart_of(view.series, view.window, markers) if view.series else None,
+        "charts": page_charts(view.window, lambda span: screen.url_of("pipelines", name, range=span), markers=markers),
+    }
 
 
 def unreached(snapshot: Snapshot) -> str | None:
@@ -104,8 +118,10 @@ def beside(wiring: Wiring, view: PipelinePage) -> Mapping[Partition, Mapping[str
 
 @router.get("/pipelines/{name}")
 @router.get("/pipelines/{name}/stream")
-async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    return await screen.live(request, wiring, by, looking_at(wiring, name))
+async def show(
+    request: Request, wiring: WiringDep, by: Viewer, name: str, chosen: ChosenRange = ChartRange.QUARTER
+) -> Response:
+    return await screen.live(request, wiring, by, looking_at(wiring, name, chosen))
 
 
 @router.post("/pipelines/{name}/start")

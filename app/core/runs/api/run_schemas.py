@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.core.mappings import mapping
-from app.core.runs import instance, run, task
+from app.core.runs import bad_records, instance, run, task
 from app.kit.page import Page
 from app.kit.web.api.bodies import Body
 from app.kit.web.api.shown import Items, shows
@@ -66,6 +66,24 @@ class Counters:
 class TaskRates:
     """Per second. `over_ms`: the time of which they are the average. It is the time from commit to commit for a task
     that commits less often than each second."""
+
+
+@shows(bad_records.BadCause)
+class BadCause:
+    """Bad records with one kind of error in one partition. `error` quotes nothing of a record.
+
+    Offsets are the lowest and the highest one; times are by the task's clock.
+    """
+
+
+@shows(bad_records.BadMinute)
+class BadMinute:
+    """Bad records of committed checkpoints in one minute since 1970."""
+
+
+@shows(bad_records.BadRecordSummary)
+class BadRecordSummary:
+    """A run's bad records, of all its attempts: by cause, and the number in the last hour."""
 
 
 @shows(task.TaskStatus)

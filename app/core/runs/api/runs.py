@@ -11,6 +11,7 @@ from app.core.access.repeated_commands import OnceDep
 from app.core.access.signed_in import Viewer, may
 from app.core.runs import run as domain_run
 from app.core.runs.api.run_schemas import Reason, RestartGiven, StartGiven
+from app.core.runs.bad_records import BadRecordSummary
 from app.core.runs.instance import Instance
 from app.core.runs.run import Run
 from app.core.runs.service import instances, runs, tasks
@@ -86,6 +87,12 @@ async def list_instances(run_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Items[I
 async def list_tasks(run_id: IdInPath, uow: Uow, _: Viewer) -> Shown[Items[TaskStatus]]:
     """List the last report of each task, by ordinal and task."""
     return Items(await tasks.list_tasks(uow, run_id))
+
+
+@router.get("/runs/{run_id}/bad-records", responses=refusals(404))
+async def get_bad_records(run_id: IdInPath, uow: Uow, wiring: WiringDep, _: Viewer) -> Shown[BadRecordSummary]:
+    """Get the records that could not be processed, by error and partition; the newest first."""
+    return await tasks.get_bad_records(uow, run_id, now=wiring.clock.now())
 
 
 @router.get("/runs/{run_id}/events", responses=refusals(404))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
@@ -14,17 +14,19 @@ from app.core.access.signed_in import Viewer, may
 from app.core.overview import service as overview
 from app.core.overview.service import RunPage
 from app.core.pipelines.pages.tabs import tabs_of
-from app.core.runs.pages.charts import chart_of
+from app.core.runs.pages.charts import run_chart_of, run_markers
 from app.core.runs.pages.log_tail import LogTail, tail_of
 from app.core.runs.run import Run
 from app.core.runs.service import runs
 from app.core.wiring import Wiring, WiringDep
 from app.kit import access
 from app.kit.access import Principal, Verb
+from app.kit.chart_range import ChartRange
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import FencelineError
 from app.kit.web.dependencies import Uow
 from app.kit.web.pages import screen
+from app.kit.web.pages.charts import ChosenRange, page_charts
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 
@@ -32,16 +34,16 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Why = Annotated[str, Form(max_length=1000)]
 
 
-def looking_at(run_id: str, *, wiring: Wiring, log: str | None = None) -> Look:
+def looking_at(run_id: str, *, wiring: Wiring, log: str | None = None, chosen: ChartRange = ChartRange.QUARTER) -> Look:
     """The run's page; `log` is `<ordinal>.<lease>` of the instance whose log is shown too, to operators."""
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        view = await overview.run_page(uow, run_id, now=now)
+        view = await overview.run_page(uow, run_id, now=now, chosen=chosen)
         context = {
             "view": view,
             "run": view.run,
             "is_live": view.run.ended_at is None,
-            "chart": chart_of(view.series),
+            **charts_of(view, log=log),
             "log": await _log(view, log, principal=principal, wiring=wiring),
         }
         concerns = frozenset({f"run:{run_id}", f"pipeline:{view.run.pipeline}"})
@@ -50,6 +52,18 @@ def looking_at(run_id: str, *, wiring: Wiring, log: str | None = None) -> Look:
         return Screen(template="runs/detail", title=title, context=context, concerns=concerns, tabs=tabs)
 
     return look
+
+
+def charts_of(view: RunPage, *, log: str | None) -> dict[str, Any]:
+    """Return the chart of the run, None without a sample, and its range control with the markers."""
+    group_url = screen.url_of("groups", "group", cluster=view.definition.cluster, name=view.definition.group_id)
+    markers = run_markers(view.rebalances, view.marked, group_url=group_url)
+    return {
+        "chart": run_chart_of(view.series, view.window, markers) if view.series else None,
+        "charts": page_charts(
+            view.window, lambda span: screen.url_of("runs", view.run.id, log=log, range=span), markers=markers
+        ),
+    }
 
 
 async def _log(view: RunPage, wanted: str | None, *, principal: Principal, wiring: Wiring) -> LogTail | None:
@@ -63,7 +77,13 @@ async def _log(view: RunPage, wanted: str | None, *, principal: Principal, wirin
 
 @router.get("/runs/{run_id}")
 async def show(
-    request: Request, wiring: WiringDep, uow: Uow, by: Viewer, run_id: str, log: str | None = None
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Viewer,
+    run_id: str,
+    log: str | None = None,
+    chosen: ChosenRange = ChartRange.QUARTER,
 ) -> Response:
     if log is not None:
         # A log may quote records, so the access itself is recorded.
@@ -78,12 +98,19 @@ async def show(
             outcome=f"opened the log of instance {log}"[:200],
         )
         await uow.commit()
-    return await screen.page(request, wiring, by, looking_at(run_id, wiring=wiring, log=log))
+    return await screen.page(request, wiring, by, looking_at(run_id, wiring=wiring, log=log, chosen=chosen))
 
 
 @router.get("/runs/{run_id}/stream")
-async def follow(request: Request, wiring: WiringDep, by: Viewer, run_id: str, log: str | None = None) -> Response:
-    return screen.stream(request, wiring, by, looking_at(run_id, wiring=wiring, log=log))
+async def follow(
+    request: Request,
+    wiring: WiringDep,
+    by: Viewer,
+    run_id: str,
+    log: str | None = None,
+    chosen: ChosenRange = ChartRange.QUARTER,
+) -> Response:
+    return screen.stream(request, wiring, by, looking_at(run_id, wiring=wiring, log=log, chosen=chosen))
 
 
 def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[Run]], *, said: str) -> None:

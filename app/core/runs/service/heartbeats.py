@@ -37,6 +37,7 @@ from app.core.runs.service.worker_words import (
 )
 from app.core.runs.store.instances import InstanceStore
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
+from app.core.runs.store.series import SeriesStore
 from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import (
     DesiredTaskState,
@@ -155,7 +156,7 @@ async def receive_heartbeat(
             kafka_cluster_id=context.kafka_cluster_id,
             group=context.group,
         )
-    sampled = await uow.of(TaskStore).sample(report.run_id, now=now, fresh_for=FRESH_FOR)
+    sampled = await uow.of(SeriesStore).sample(report.run_id, now=now, fresh_for=FRESH_FOR)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
         uow.notify("pipeline", context.pipeline)

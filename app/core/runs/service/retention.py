@@ -10,7 +10,7 @@ from app.kit.db.unit_of_work import UnitOfWork
 
 
 async def thin_samples(uow: UnitOfWork, *, now: datetime) -> int:
-    """Keep one sample a minute of those older than an hour; return how many were removed. Called about each minute."""
+    """Keep the extremes of each minute older than an hour; return how many samples were removed. Called each minute."""
     return await uow.of(RetentionStore).thin_samples(now=now)
 
 

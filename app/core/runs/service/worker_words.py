@@ -18,6 +18,7 @@ from msgspec.structs import asdict, replace
 
 from app.core.clusters.partition import Partition
 from app.core.ids.store.transactional_ids import TransactionalIdStore
+from app.core.runs.bad_records import HOUR_MINUTES, LONGEST_ERROR, MOST_REPORTED, BadCause, BadMinute
 from app.core.runs.lease_bounds import LeaseBounds
 from app.core.runs.number_bounds import LARGEST, LARGEST_EPOCH, LARGEST_INDEX, Sieve, are_storable, numbers_of
 from app.core.runs.recorded_offset import RecordedOffset
@@ -122,6 +123,8 @@ def accepted(heartbeat: TaskHeartbeat, bounds: LeaseBounds, facts: Facts, *, bef
         partitions=words.partitions(heartbeat.partitions),
         counters=words.counters(heartbeat.counters, None if before is None else before.counters),
         confirmed=words.confirmed(heartbeat.confirmed),
+        bad_records=words.bad_records(heartbeat.bad_records),
+        bad_minutes=words.bad_minutes(heartbeat.bad_minutes),
         events=words.events(heartbeat.events),
         offsets=None if heartbeat.offsets is None else words.offsets(heartbeat.offsets),
     )
@@ -223,6 +226,17 @@ class _Words:
             if place not in taken and self._is_read(*place) and are_storable(_numbers(one), least=-1):
                 taken[place] = one
         self.sieve.dropped["confirmed"] += len(told) - len(taken)
+        return tuple(taken.values())
+
+    def bad_records(self, told: tuple[BadCause, ...]) -> tuple[BadCause, ...]:
+        taken = [one for one in told[:MOST_REPORTED] if self._is_input(one.topic, one.partition)]
+        self.sieve.dropped["bad_records"] += len(told) - len(taken)
+        return tuple(replace(self.sieve.bounded(one), error=one.error[:LONGEST_ERROR]) for one in taken)
+
+    def bad_minutes(self, told: tuple[BadMinute, ...]) -> tuple[BadMinute, ...]:
+        """Each minute counts once: a worker sends those of an hour."""
+        taken = {one.minute: self.sieve.bounded(one) for one in told[: HOUR_MINUTES + 1]}
+        self.sieve.dropped["bad_minutes"] += len(told) - len(taken)
         return tuple(taken.values())
 
     def events(self, told: tuple[TaskEvent, ...]) -> tuple[TaskEvent, ...]:

@@ -17,9 +17,9 @@ from app.core.mappings.tables import id_counts, partition_ownerships
 from app.core.runs.number_bounds import LARGEST
 from app.core.runs.series import RunTotals
 from app.core.runs.tables.tasks import run_samples, task_events
+from app.kit.chart_range import FINE_FOR
 from app.kit.db.store import DatabaseStore
 
-FINE_SAMPLES_FOR = timedelta(hours=1)
 THINNED_FOR = timedelta(hours=6)
 """Thinning begins this far back: samples that no server has thinned by then stay until they expire."""
 SAMPLES_FOR = timedelta(days=14)
@@ -40,9 +40,15 @@ _ADDED = "{name} = least({largest}, expired_totals.{name}::numeric + excluded.{n
 _THIN_SAMPLES = sa.text(
     """
     DELETE FROM run_samples AS old USING (
-        SELECT run_id, at, row_number() OVER (PARTITION BY run_id, date_trunc('minute', at) ORDER BY at) AS place
-        FROM run_samples WHERE at >= date_trunc('minute', CAST(:since AS timestamptz)) AND at < :before) AS placed
-    WHERE placed.place > 1 AND (old.run_id, old.at) = (placed.run_id, placed.at)
+        SELECT run_id, at, aborts_per_s,
+               row_number() OVER (each_minute ORDER BY records_in_per_s DESC, at) AS most_in,
+               row_number() OVER (each_minute ORDER BY records_in_per_s, at) AS least_in,
+               row_number() OVER (each_minute ORDER BY records_out_per_s DESC, at) AS most_out,
+               row_number() OVER (each_minute ORDER BY aborts_per_s DESC, at) AS most_aborts
+        FROM run_samples WHERE at >= date_trunc('minute', CAST(:since AS timestamptz)) AND at < :before
+        WINDOW each_minute AS (PARTITION BY run_id, date_trunc('minute', at))) AS placed
+    WHERE least(most_in, least_in, most_out) > 1 AND (most_aborts > 1 OR placed.aborts_per_s = 0)
+      AND (old.run_id, old.at) = (placed.run_id, placed.at)
     """
 )
 _THIN_COUNTS = sa.text(
@@ -54,7 +60,7 @@ _THIN_COUNTS = sa.text(
     WHERE placed.place > 1 AND (old.kafka_cluster_id, old.at) = (placed.kafka_cluster_id, placed.at)
     """
 )
-"""The first of each minute stays, and the first of each hour."""
+"""The first count of each hour stays, and of each minute the samples with a highest or lowest rate: one to four."""
 _EXPIRE_ATTEMPTS = sa.text(
     f"""
     WITH gone AS (
@@ -79,8 +85,8 @@ _EXPIRE_ATTEMPTS = sa.text(
 
 class RetentionStore(DatabaseStore):
     async def thin_samples(self, *, now: datetime) -> int:
-        """Reduce samples older than an hour to one a minute; return how many were removed."""
-        before = now - FINE_SAMPLES_FOR
+        """Reduce samples older than an hour to the extremes of each minute; return how many were removed."""
+        before = now - FINE_FOR
         result = await self._db.execute(_THIN_SAMPLES, {"since": before - THINNED_FOR, "before": before})
         return result.rowcount
 

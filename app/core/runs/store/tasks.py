@@ -1,9 +1,9 @@
-"""Attempts of tasks, their events, and the samples of a run."""
+"""Attempts of tasks, their events and totals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,45 +11,22 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.core.pipelines.tables import pipelines
+from app.core.runs.bad_records import BadCause, BadMinute, BadRecordSummary, summary_of
 from app.core.runs.instance import ENDED
 from app.core.runs.lease_context import LeaseContext
 from app.core.runs.number_bounds import LARGEST
 from app.core.runs.observation import ReportedProcess
-from app.core.runs.series import RunSample, RunTotals
+from app.core.runs.series import RunTotals
 from app.core.runs.store.lease_context import LEASE_CONTEXT, lease_context
 from app.core.runs.store.runs import checked_uuid, cursor_moment
 from app.core.runs.tables.runs import instances, runs
-from app.core.runs.tables.tasks import expired_totals, run_samples, task_attempts, task_events
+from app.core.runs.tables.tasks import expired_totals, task_attempts, task_events
 from app.core.runs.task import EventKind, TaskEventRecord, TaskRates, TaskReport, TaskState, TaskStatus, ZombieSighting
 from app.kit.db.store import DatabaseStore
 from app.kit.page import Page, decode_cursor, encode_cursor
 
 _T = task_attempts.c
 _UNREMARKABLE = (EventKind.ASSIGNED, EventKind.REVOKED)
-
-_SAMPLE = sa.text(
-    """
-    INSERT INTO run_samples (run_id, at, records_in_per_s, records_out_per_s, commits_per_s, aborts_per_s,
-                             commit_latency_p99_ms, lag_records)
-    SELECT :run_id, date_trunc('second', CAST(:now AS timestamptz)),
-           coalesce(sum((rates->>'records_in_per_s')::float8), 0),
-           coalesce(sum((rates->>'records_out_per_s')::float8), 0),
-           coalesce(sum((rates->>'commits_per_s')::float8), 0),
-           coalesce(sum((rates->>'aborts_per_s')::float8), 0),
-           max((report->>'commit_latency_p99_ms')::float8),
-           least(9223372036854775807,
-                 sum((SELECT sum(greatest(0, (p->>'end')::numeric
-                                             - coalesce((p->>'committed')::numeric, (p->>'position')::numeric)))
-                      FROM jsonb_array_elements(report->'partitions') AS p)))::bigint
-    FROM (SELECT DISTINCT ON (ordinal, task) rates, report, received_at FROM task_attempts
-          WHERE run_id = :run_id ORDER BY ordinal, task, lease DESC, attempt DESC) AS newest
-    WHERE received_at > CAST(:now AS timestamptz) - CAST(:fresh_for AS interval)
-      AND NOT EXISTS (SELECT FROM run_samples
-                      WHERE run_id = :run_id AND at = date_trunc('second', CAST(:now AS timestamptz)))
-    HAVING count(*) > 0
-    ON CONFLICT DO NOTHING
-    """
-).bindparams(sa.bindparam("run_id", type_=sa.Uuid(as_uuid=False)))
 
 _COUNTED = sa.union_all(
     sa.select(
@@ -267,6 +244,22 @@ class TaskStore(DatabaseStore):
             statement = statement.where(pipelines.c.name == pipeline)
         return [(row.name, _event(row)) for row in await self._db.rows(statement)]
 
+    async def bad_records(self, run_id: str, *, now: datetime) -> BadRecordSummary:
+        """Return the sum over all stored attempts of the run."""
+        causes, minutes = _T.report["bad_records"], _T.report["bad_minutes"]
+        rows = await self._db.rows(
+            sa.select(causes.label("causes"), minutes.label("minutes")).where(
+                _T.run_id == checked_uuid(run_id),
+                # Null in reports of older releases. Most attempts have none, and are not decoded.
+                sa.func.coalesce(sa.func.jsonb_array_length(causes), 0) > 0,
+            )
+        )
+        return summary_of(
+            (one for row in rows for one in msgspec.convert(row.causes, list[BadCause])),
+            (one for row in rows for one in msgspec.convert(row.minutes or [], list[BadMinute])),
+            now_ms=int(now.timestamp() * 1000),
+        )
+
     async def list_zombies(self, run_id: str) -> list[ZombieSighting]:
         rows = await self._db.rows(
             sa.select(task_attempts)
@@ -289,43 +282,6 @@ class TaskStore(DatabaseStore):
             )
             for row in rows
         ]
-
-    async def sample(self, run_id: str, *, now: datetime, fresh_for: timedelta) -> bool:
-        """Write the run's sample of this second unless there is one; return whether it was written."""
-        result = await self._db.execute(_SAMPLE, {"run_id": run_id, "now": now, "fresh_for": fresh_for})
-        return result.rowcount > 0
-
-    async def series(self, run_ids: Sequence[str], *, since: datetime) -> dict[str, list[RunSample]]:
-        """Return samples by run, oldest first."""
-        found: dict[str, list[RunSample]] = {run_id: [] for run_id in run_ids}
-        if run_ids:
-            statement = (
-                sa.select(run_samples)
-                .where(run_samples.c.run_id.in_(run_ids), run_samples.c.at >= since)
-                .order_by(run_samples.c.run_id, run_samples.c.at)
-            )
-            for row in await self._db.rows(statement):
-                sample = RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__})
-                found[row.run_id].append(sample)
-        return found
-
-    async def summed_series(self, run_ids: Sequence[str], *, since: datetime) -> list[RunSample]:
-        """Return the samples of all these runs together, second by second, oldest first; the latency is the worst."""
-        if not run_ids:
-            return []
-        at_worst = ("commit_latency_p99_ms",)
-        columns = [
-            (sa.func.max if name in at_worst else sa.func.sum)(run_samples.c[name]).label(name)
-            for name in RunSample.__struct_fields__
-            if name != "at"
-        ]
-        rows = await self._db.rows(
-            sa.select(run_samples.c.at, *columns)
-            .where(run_samples.c.run_id.in_(run_ids), run_samples.c.at >= since)
-            .group_by(run_samples.c.at)
-            .order_by(run_samples.c.at)
-        )
-        return [RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__}) for row in rows]
 
     async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
         """Return sums over all attempts, ended ones included."""

@@ -99,6 +99,7 @@ def _environment() -> Environment:
         duration=words.duration,
         size=words.size,
         relative=words.ago,
+        moment=words.moment,
         absolute=display.absolute,
         short=display.short,
         prose=display.prose,

@@ -1,9 +1,8 @@
 // <rate-chart data-series="…">: a chart over time whose data is an attribute, so that a morph of the page redraws it.
+// It replaces the server's own drawing of the same values, and takes markers from the table #chart-markers.
 (() => {
   "use strict";
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  // A new run does not fill the whole width.
-  const SHORTEST_S = 120;
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
   const figure = (number) => (number > 0 && number < 10 ? tenths : whole).format(number);
@@ -12,17 +11,7 @@
   const DAY_S = 86_400;
   const isOfDays = (first, last) => last - first > DAY_S;
   const dayAndClock = (at) => `${new Date(at * 1000).toISOString().slice(5, 10)} ${clock(at, false)}`;
-  const moment = (plot, at) => (isOfDays(plot.data[0][0], plot.data[0].at(-1)) ? dayAndClock(at) : clock(at, true));
-
-  /** The top of the scale: a round figure, so that it seldom changes. A short and very high peak exceeds it. */
-  function roof(lines) {
-    const sorted = lines.flat().filter((number) => number != null).sort((a, b) => a - b);
-    const most = sorted.at(-1) ?? 0;
-    const usual = sorted[Math.floor(sorted.length * 0.95)] ?? 0;
-    const wanted = Math.max((usual > 0 && most > 5 * usual ? 2 * usual : most) * 1.05, 1);
-    const size = 10 ** Math.floor(Math.log10(wanted));
-    return size * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * size >= wanted);
-  }
+  const moment = ({ scales: { x } }, at) => (isOfDays(x.min, x.max) ? dayAndClock(at) : clock(at, true));
 
   class RateChart extends HTMLElement {
     static observedAttributes = ["data-series"];
@@ -51,19 +40,20 @@
       return { width: Math.max(240, this.clientWidth), height: Number(this.dataset.height ?? 240) };
     }
 
-    /** The attribute's data, with every second in it. */
+    /** The attribute's data, with every time in it. */
     series() {
       const said = JSON.parse(this.dataset.series);
       if (said.first_s === undefined) return said;
-      return { ...said, data: [said.data[0].map((_, index) => said.first_s + index), ...said.data] };
+      return { ...said, data: [said.data[0].map((_, index) => said.first_s + index * said.step_s), ...said.data] };
     }
 
     draw(anew) {
-      const { lines, data, unit = "/s" } = this.series();
-      this.unit = unit;
+      const { lines, data, unit, top, from, to } = this.series();
+      this.axis = { unit, top, from, to };
       if (!anew && this.plot) {
         this.plot.setData(data);
         this.sayLatest(this.plot);
+        this.markLater();
         return;
       }
       this.plot?.destroy();
@@ -77,8 +67,8 @@
           cursor: { drag: { x: false, y: false }, points: { show: false } },
           legend: { markers: { width: 0, fill: (_, index) => colour(lines[index - 1].colour) } },
           scales: {
-            x: { range: (_, first, last) => [Math.min(first, last - SHORTEST_S), last] },
-            y: { range: (plot) => [0, roof(plot.data.slice(1).filter((_, index) => index + 1 !== marked))] },
+            x: { range: () => [this.axis.from, this.axis.to] },
+            y: { range: () => [0, this.axis.top] },
             marks: { range: [0, 1] },
           },
           axes: [
@@ -88,7 +78,7 @@
               values: ({ scales: { x } }, ticks, _, __, step) =>
                 ticks.map((tick) => (isOfDays(x.min, x.max) ? dayAndClock(tick) : clock(tick, step < 60))),
             },
-            { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => figure(tick)) },
+            { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => this.amount(tick)) },
           ],
           series: [
             { label: "at", value: (plot, at) => (at == null ? "–" : `${moment(plot, at)} UTC`) },
@@ -98,12 +88,13 @@
               stroke: colour(line.colour),
               width: 2,
               points: { show: false },
-              value: (_, number) => (number == null ? "–" : figure(number)),
+              value: (_, number) => (number == null ? "–" : `${figure(number)}${this.axis.unit}`),
               ...(line.is_mark ? { paths: () => null } : {}),
             })),
           ],
           hooks: {
-            draw: [(plot) => this.mark(plot, marked), (plot) => this.sayWhatIsAbove(plot, marked)],
+            draw: [(plot) => this.mark(plot, marked), (plot) => this.sayUnits(plot)],
+            setSize: [() => this.markLater()],
             setCursor: [(plot) => this.sayLatest(plot)],
           },
         },
@@ -111,6 +102,35 @@
         this,
       );
       this.sayLatest(this.plot);
+      this.markLater();
+    }
+
+    /** A figure beside the axis, with a short unit; a long one is above the axis. */
+    amount(tick) {
+      return this.axis.unit.length <= 3 ? `${figure(tick)}${this.axis.unit}` : figure(tick);
+    }
+
+    /** The same frame brings the chart and the table of markers, the chart first. */
+    markLater() {
+      cancelAnimationFrame(this.marking);
+      this.marking = requestAnimationFrame(() => this.plot && this.markEvents(this.plot));
+    }
+
+    /** A vertical line at each rebalance and fencing event, with its title and a link to it. Keys use the table. */
+    markEvents(plot) {
+      for (const old of plot.over.querySelectorAll("a")) old.remove();
+      for (const row of document.querySelectorAll("#chart-markers [data-at]")) {
+        const at = Number(row.dataset.at);
+        if (at < this.axis.from || at > this.axis.to) continue;
+        const link = document.createElement("a");
+        link.href = row.querySelector("a").href;
+        link.title = `${clock(at, true)} UTC, ${row.dataset.kind}: ${row.lastElementChild.textContent}`;
+        link.className = `marker ${row.dataset.kind}`;
+        link.tabIndex = -1;
+        link.setAttribute("aria-hidden", "true");
+        link.style.left = `${plot.valToPos(at, "x")}px`;
+        plot.over.append(link);
+      }
     }
 
     /** Without a pointer on the chart, its legend shows the newest figures. */
@@ -138,24 +158,18 @@
       ctx.restore();
     }
 
-    /** Mark values above the top of the scale: a catch-up must neither flatten the rest nor be hidden. */
-    sayWhatIsAbove(plot, marked) {
-      const top = plot.scales.y.max;
-      const peaks = plot.data[0].map((_, index) =>
-        Math.max(...plot.data.slice(1).map((line, series) => (series + 1 === marked ? 0 : (line[index] ?? 0)))),
-      );
-      const highest = peaks.indexOf(Math.max(...peaks));
-      if (highest < 0 || peaks[highest] <= top) return;
+    /** The unit of the upright axis above it, and the zone of the times at its end. */
+    sayUnits(plot) {
       const { ctx, bbox } = plot;
-      const text = `▲ up to ${figure(peaks[highest])}${this.unit} at ${moment(plot, plot.data[0][highest])} UTC`;
+      const unit = this.axis.unit.trim();
       ctx.save();
       ctx.fillStyle = colour("--muted");
       ctx.textAlign = "left"; // uPlot leaves it as its last axis needed it
       ctx.textBaseline = "alphabetic";
       ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-      const at = plot.valToPos(plot.data[0][highest], "x", true);
-      const x = Math.max(bbox.left, Math.min(at, bbox.left + bbox.width - ctx.measureText(text).width));
-      ctx.fillText(text, x, bbox.top - 6 * devicePixelRatio);
+      if (this.axis.unit.length > 3) ctx.fillText(unit, 4 * devicePixelRatio, bbox.top - 8 * devicePixelRatio);
+      ctx.textAlign = "right";
+      ctx.fillText("UTC", bbox.left + bbox.width, bbox.top - 8 * devicePixelRatio);
       ctx.restore();
     }
   }

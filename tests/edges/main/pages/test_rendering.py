@@ -16,12 +16,12 @@ from app.core.journals.transaction_state import TOPIC
 from app.core.observing.snapshot import ReadingPhase
 from app.core.overview.pages import context_of
 from app.core.overview.service import PipelinePage
-from app.core.pipelines.pages.pipelines import unreached
+from app.core.pipelines.pages.pipelines import charts_of, unreached
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
 from app.core.pipelines.pipeline_ids import id_forms
 from app.core.pipelines.pipeline_record import Pipeline
 from app.core.runs.needs import Need, NeedSeverity
-from app.core.runs.pages.charts import chart_of
+from app.core.runs.pages import runs
 from app.core.runs.pages.log_tail import LogTail
 from app.core.runs.run import DesiredRunState, Run, RunState
 from app.kit import access
@@ -58,7 +58,7 @@ def pipeline_page(
         "pipeline": view.line.pipeline,
         "run": current,
         "is_live": current is not None and current.ended_at is None,
-        "chart": chart_of(view.series),
+        **charts_of(view),
         "steps": ["keep if arrival_delay_min ≥ 15"],
         "columns": "carrier and date",
         "lag": None,
@@ -90,7 +90,13 @@ def definition_page(pipeline: Pipeline) -> str:
 
 def run_page(current: Run, *, role: Role = Role.ADMINISTRATOR, log: LogTail | None = None) -> str:
     view = samples.run_view(current)
-    context = {"view": view, "run": current, "is_live": current.ended_at is None, "chart": "{}", "log": log}
+    context = {
+        "view": view,
+        "run": current,
+        "is_live": current.ended_at is None,
+        **runs.charts_of(view, log=None),
+        "log": log,
+    }
     return rendered("runs/_detail", context, role=role)
 
 
@@ -101,10 +107,28 @@ def test_every_state_of_a_run_can_be_shown(state: RunState) -> None:
         assert re.search(rf'class="pill \w+"[^>]*>{state.value}<', html)
 
 
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_bad_records_are_rows_by_cause_with_a_sample_for_those_who_may_read_records(role: Role) -> None:
+    sample = "/clusters/demo/topics/flights/records?partition=0&amp;from=99120&amp;limit=1"
+    for html in (pipeline_page(run(), role=role), run_page(run(), role=role)):
+        assert html.count('<tr id="bad-') == 1
+        assert words_of(html).count("delays.py, line 12: ValueError flights-0 1,234 17 99,120") == 1
+        assert (sample in html) is (role is Role.OPERATOR)
+
+
+def test_tiles_count_dead_letters_and_skipped_of_the_run_and_of_the_last_hour() -> None:
+    view = samples.pipeline_view(run())
+    counted = msgspec.structs.replace(view.totals, records_skipped=1_234, records_dead_lettered=7)
+    said = words_of(pipeline_page(run(), view=msgspec.structs.replace(view, totals=counted)))
+    assert "Skipped 1,234 34 in the last hour" in said
+    assert "Dead letters 7 0 in the last hour" in said
+
+
 def test_task_that_commits_nothing_has_a_badge_and_its_error() -> None:
     still = samples.task(0, not_progressing_ms=31_000, last_error="broker 1 throttles this client")
     view = msgspec.structs.replace(samples.run_view(run()), tasks=(still, samples.task(1)))
-    html = rendered("runs/_detail", {"view": view, "run": run(), "is_live": True, "chart": "{}", "log": None})
+    context = {"view": view, "run": run(), "is_live": True, **runs.charts_of(view, log=None), "log": None}
+    html = rendered("runs/_detail", context)
     assert len(re.findall(r'class="pill bad"[^>]*>not progressing<', html)) == 1
     assert "broker 1 throttles this client" in html
 
