@@ -5,11 +5,19 @@ from __future__ import annotations
 from app.products.topics import schemas  # first: it declares what the routes show
 
 # isort: split
-from app.core.product import Product, Routes, Tag
+from app.core.pipelines.ports import TopicReader
+from app.core.product import Product, Routes, ServerParts, Tag
 from app.products.topics import api, pages
+from app.products.topics.service.samples import TopicSamples
 from app.products.topics.service.topics import TopicNames
 
 __all__ = ["TOPICS", "schemas"]
+
+
+def _parts(server: ServerParts) -> dict[type, object]:
+    names = TopicNames(server.brokers, server.clock)
+    return {TopicNames: names, TopicReader: TopicSamples(server.brokers, server.unit_of_work, server.clock, names)}
+
 
 TOPICS = Product(
     name="topics",
@@ -22,5 +30,5 @@ TOPICS = Product(
         ),
     ),
     pages=(Routes(after="clusters", routers=(pages.router,)),),
-    parts=lambda server: {TopicNames: TopicNames(server.brokers, server.clock)},
+    parts=_parts,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+from pathlib import Path
 
 import pytest
 
@@ -31,7 +31,13 @@ FAR = Route(field="delay", operator=StepOperator.GE, value=60, topic="far")
 def record(value: object, offset: int = 0, headers: tuple[tuple[str, bytes | None], ...] = ()) -> SampleRecord:
     data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
     return SampleRecord(
-        topic="flights", partition=1, offset=offset, timestamp_ms=1_700_000_000_000, key=b"k", value=data, headers=headers
+        topic="flights",
+        partition=1,
+        offset=offset,
+        timestamp_ms=1_700_000_000_000,
+        key=b"k",
+        value=data,
+        headers=headers,
     )
 
 
@@ -128,7 +134,7 @@ async def test_file_has_no_network_and_sees_nothing_of_the_server() -> None:
         "def f(record):\n"
         "    s = socket.socket()\n"
         "    s.settimeout(1)\n"
-        f"    return record.with_json([dict(os.environ), os.path.exists({os.getcwd() + '/.git'!r}), "
+        f"    return record.with_json([dict(os.environ), os.path.exists({str(Path.cwd() / '.git')!r}), "
         "s.connect_ex(('127.0.0.1', 9))])\n"
     )
     (found,) = await of_file(source, record(1))
