@@ -128,7 +128,7 @@ class Validation(Answer):
 
     is_valid: bool
     problems: list[ShownProblem]
-    changes: list[Shown[taking_effect.PendingChange]] = []
+    changes: list[Shown[taking_effect.PendingChange]]
 
 
 class Diff(Answer):

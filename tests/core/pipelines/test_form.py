@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.pipelines.definition import decode_definition
-from app.core.pipelines.pages.form import definition_data, form_of, json_or_text, steps_of, values_of, with_steps
+from app.core.pipelines.pages.form import (
+    definition_data,
+    definition_of,
+    form_of,
+    json_or_text,
+    steps_of,
+    values_of,
+    with_steps,
+)
 from app.core.pipelines.pipeline import Filter, Identity, PipelineDefinition, StepOperator, Steps
 from app.kit.errors import Problem
 from tests.support.page_samples import DEFINITION

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.pipelines import pipeline_file
+from app.core.pipelines.definition import with_group
 from app.core.pipelines.pipeline import (
     ByDate,
     ByField,

@@ -8,15 +8,17 @@ import re
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from app.core.access.store.commands import CommandStore
 from app.core.clusters.cluster import Cluster
+from app.core.pipelines import pipeline_file
+from app.core.pipelines.pages.form import definition_of
 from app.core.pipelines.pipeline import Filter, PipelineDefinition, StepOperator, Steps
 from app.core.pipelines.ports import SampleQuery, SampleRead, TopicReader
+from app.core.pipelines.store import PipelineStore
 from app.core.transforms.trying import SampleRecord
 from app.core.wiring import Wiring
 from app.edges.db.database import Database
@@ -25,6 +27,7 @@ from app.kit.access import Principal, Role, Verb, require
 from app.kit.errors import UnavailableError
 from tests.support.fencing import register
 from tests.support.queries import QUERY
+from tests.support.topics import unique_name
 from tests.support.wiring import browser_of, client_of, settings_for_test, token_of, wired
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -80,7 +83,7 @@ def body(definition: PipelineDefinition = DEFINITION, **more: Any) -> dict[str, 
 
 
 async def tried(wiring: Wiring, given: dict[str, Any], role: Role = Role.AUTHOR) -> tuple[int, Any]:
-    async with client_of(create_users_app(wiring), token=await token_of(wiring, role)) as client:
+    async with client_of(create_users_app(wiring), token=await token_of(wiring, role, name=unique_name("t"))) as client:
         answer = await client.post("/api/v1/pipelines/try", json=given)
     return answer.status_code, answer.json()
 
@@ -107,7 +110,7 @@ async def posted(wiring: Wiring, role: Role = Role.AUTHOR, *, htmx: bool = False
 
 
 async def test_trial_over_rest_has_each_record_before_and_after_and_the_totals(wiring: Wiring, reader: Reader) -> None:
-    status, found = await tried(wiring, body(records=3, partition=0, **{"from": "7"}))
+    status, found = await tried(wiring, {**body(records=3, partition=0), "from": "7"})
     assert status == 200, found
     assert (found["written"], found["dropped"], found["bad"], found["outputs"]) == (1, 1, 1, 1)
     assert [one["outcome"] for one in found["records"]] == ["written", "dropped", "bad"]
@@ -141,8 +144,8 @@ async def test_form_shows_a_trial_with_escaped_records_and_creates_nothing(wirin
     assert "<strong>3 tried</strong>: 1 written (1 output, 0 routed), 1 dropped, 1 bad" in page
     assert HOSTILE not in page
     assert html.escape("alert(1)") in page
-    async with browser_of(wiring, Role.AUTHOR) as browser:
-        assert (await browser.get("/pipelines/late")).status_code == 404
+    async with wiring.unit_of_work() as uow:
+        assert await uow.of(PipelineStore).find("late") is None
 
 
 async def test_htmx_gets_the_panel_alone(wiring: Wiring) -> None:
@@ -154,9 +157,12 @@ async def test_htmx_gets_the_panel_alone(wiring: Wiring) -> None:
 
 async def test_misspelt_field_is_hinted_after_samples_were_read(wiring: Wiring) -> None:
     sampled = json.dumps(["arr_delay", "note"])
-    page = await posted(wiring, do="check", sampled=sampled, **{"transform.steps.0.field": "arr_dealy"})
-    assert "did you mean <code>arr_delay</code>?" in page
-    assert "did you mean <code>arr_delay</code>?" not in await posted(wiring, do="check", sampled="[[[", **{"transform.steps.0.field": "x"})
+    given = {**FORM, "do": "check", "transform.steps.0.field": "arr_dealy"}
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        hinted = (await browser.post("/new-pipeline", data={**given, "sampled": sampled})).text
+        forged = (await browser.post("/new-pipeline", data={**given, "sampled": "[[[1"})).text
+    assert "did you mean <code>arr_delay</code>?" in hinted
+    assert "did you mean" not in forged
 
 
 async def test_topics_are_suggested_by_what_is_typed_and_bounded(wiring: Wiring) -> None:
@@ -190,19 +196,14 @@ async def test_enter_checks_and_does_not_create(wiring: Wiring) -> None:
 
 
 async def test_form_file_and_rest_give_the_same_definition_without_a_group(wiring: Wiring) -> None:
-    from app.core.pipelines import pipeline_file  # noqa: PLC0415
-    from app.core.pipelines.pages.form import definition_of  # noqa: PLC0415
-
     given = msgspec.to_builtins(DEFINITION)
     del given["group_id"]
     of_file = pipeline_file.read(json.dumps({"name": "late", **given})).definition
-    async with client_of(create_users_app(wiring), token=await token_of(wiring, Role.AUTHOR)) as client:
+    async with client_of(
+        create_users_app(wiring), token=await token_of(wiring, Role.AUTHOR, name=unique_name("t"))
+    ) as client:
         checked = await client.post("/api/v1/pipelines/late/validate", json={"definition": given})
     assert checked.status_code == 200, checked.text
     assert [one for one in checked.json()["problems"] if one["field"] == "group_id" and not one["is_warning"]] == []
     assert of_file == definition_of(FORM)
     assert of_file.group_id == "late"
-
-
-async def test_command_log_has_the_read(wiring: Wiring, database: Database) -> None:
-    assert cast(object, CommandStore) is not None
