@@ -52,7 +52,7 @@ def test_pipeline_is_created_after_a_trial_has_shown_its_bad_field(
     page.get_by_role("button", name="Try the transform").click()
     expect(records).to_contain_text("3 tried: 2 written (2 outputs, 0 routed), 1 dropped, 0 bad")
     assert_accessible(page, what="the form with a trial")
-    page.set_viewport_size(NARROW)
+    page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_fits(page, what="the form with a trial")
     page.get_by_role("button", name="Create the pipeline").click()
     page.wait_for_url(re.compile(f"/pipelines/{name}"))
@@ -62,7 +62,7 @@ def test_pipeline_is_created_after_a_trial_has_shown_its_bad_field(
 def test_text_that_is_typed_while_a_step_is_added_stays(site: Site, page: Page) -> None:
     page.goto("/new-pipeline")
     page.get_by_label("Transform").select_option("steps")
-    expect(page.get_by_role("button", name="Add a step")).to_be_visible()
+    page.get_by_role("button", name="Add a step").wait_for()
     held: list[Route] = []
     page.route("**/new-pipeline", held.append)
     with page.expect_request("**/new-pipeline"):

@@ -34,7 +34,7 @@ MAX_TASKS = 1_000
 MAX_NAME_LENGTH = 80
 MIN_EXECUTOR_MEMORY_MB = 450
 """Spark refuses to start an executor with less."""
-RESERVED_NAMES = frozenset({"new", "stream", "try", "validate"})
+RESERVED_NAMES = frozenset({"new", "stream", "validate"})
 """Names that the addresses of pages and API use in place of a pipeline's name."""
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH - 1}}}", re.ASCII)

@@ -207,3 +207,12 @@ async def test_form_file_and_rest_give_the_same_definition_without_a_group(wirin
     assert [one for one in checked.json()["problems"] if one["field"] == "group_id" and not one["is_warning"]] == []
     assert of_file == definition_of(FORM)
     assert of_file.group_id == "late"
+
+
+async def test_empty_form_is_drawn_again_with_the_chosen_kind(wiring: Wiring) -> None:
+    """The first choice on a new form comes before its name, so that it has no group yet."""
+    empty = dict.fromkeys(FORM, "") | {"cluster": "demo", "transform.kind": "steps"}
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        answer = await browser.post("/new-pipeline", data=empty, headers={"hx-request": "true"})
+    assert answer.status_code == 200
+    assert 'id="add-step"' in answer.text

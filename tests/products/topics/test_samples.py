@@ -39,7 +39,13 @@ class OnePartition:
 async def read(database: Database, brokers: OnePartition, *, limit: int = 5, by: Principal = OPERATOR) -> SampleRead:
     asked = cast(Brokers, brokers)
     samples = TopicSamples(asked, database.unit_of_work, SystemClock(), TopicNames(asked, SystemClock()))
-    cluster = Cluster(name="demo", bootstrap_servers="127.0.0.1:1", created_at=datetime(2026, 1, 1, tzinfo=UTC))
+    cluster = Cluster(
+        name="demo",
+        kafka_cluster_id="kafka-demo",
+        bootstrap_servers="127.0.0.1:1",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        created_by="anna",
+    )
     return await samples.read(by, cluster, SampleQuery(topic="flights", limit=limit))
 
 

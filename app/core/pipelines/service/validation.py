@@ -58,7 +58,7 @@ async def validate_pipeline(
     else:
         facts, more = await _facts(brokers, cluster, definition, name=name, timeout_s=timeout_s)
         problems += more
-        if facts is not None:
+        if facts is not None and definition.group_id:
             problems += await _check_offsets(uow, brokers, cluster, definition, name=name, timeout_s=timeout_s)
     problems += check(definition, name=name, facts=facts, others=await _others(uow, name, clusters), allowed=allowed)
     problems += await _check_python(uow, definition, allowed=allowed)
@@ -149,7 +149,7 @@ async def _facts(
         facts = await brokers.facts(
             cluster.connection(),
             topics=topics_of(definition),
-            groups=(definition.group_id,),
+            groups=(definition.group_id,) if definition.group_id else (),
             # Members that a run of Fenceline left behind are not foreign either: they end with their session.
             own_client_ids=(client_id_prefix(name),),
             timeout_s=timeout_s,
