@@ -64,11 +64,15 @@ def test_text_that_is_typed_while_a_step_is_added_stays(site: Site, page: Page) 
     page.get_by_label("Transform").select_option("steps")
     page.get_by_role("button", name="Add a step").wait_for()
     held: list[Route] = []
-    page.route("**/new-pipeline", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/new-pipeline", hold)
     with page.expect_request("**/new-pipeline"):
         page.get_by_role("button", name="Add a step").click()
     page.get_by_label("Name", exact=True).fill("typed-meanwhile")
-    page.unroute("**/new-pipeline", held.append)
+    page.unroute("**/new-pipeline", hold)
     held[0].continue_()
     expect(page.locator("#step-0")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_have_value("typed-meanwhile")
