@@ -188,14 +188,25 @@
     const form = target instanceof HTMLFormElement ? target : target.form;
     if (form?.id && ctx.target === form) {
       ctx.redrawn = form.id;
+      ctx.drawing = drawings;
       ctx.sent = new Map([...typedInto(form)].map(([key, field]) => [key, entryOf(field)]));
     }
   });
-  document.addEventListener("htmx:before:swap", ({ detail: { ctx } }) => {
+  // Rows that a button has added or removed since a check was sent are not in its answer.
+  let drawings = 0;
+  document.addEventListener("htmx:before:swap", (event) => {
+    const { ctx } = event.detail;
     if (!ctx.sent) return;
+    if (ctx.sourceElement instanceof HTMLFormElement) {
+      if (ctx.drawing !== drawings) return event.preventDefault();
+    } else {
+      drawings += 1;
+    }
     ctx.typedSince = [...typedInto(document.getElementById(ctx.redrawn))]
       .map(([key, field]) => [key, entryOf(field)])
-      .filter(([key, entry]) => ctx.sent.has(key) && ctx.sent.get(key) !== entry);
+      .filter(([key, entry]) => ctx.sent.has(key) && ctx.sent.get(key) !== entry)
+      // A removal gives the rows behind it other numbers.
+      .filter(([key]) => !(ctx.sourceElement.value?.startsWith("remove-") && /\.\d+\./.test(key)));
   });
   document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
     const form = ctx?.typedSince?.length ? document.getElementById(ctx.redrawn) : null;
