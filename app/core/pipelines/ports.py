@@ -1,4 +1,4 @@
-"""What the author's form and trials ask of the brokers' topics; the product `topics` provides it."""
+"""The reader of topics and records for the author's form and for trials; the product `topics` provides it."""
 
 from __future__ import annotations
 

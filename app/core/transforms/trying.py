@@ -15,9 +15,9 @@ from app.core.pipelines.pipeline import Transform
 
 MOST_RECORDS = 100
 MOST_OUTPUTS = 10
-"""Of one record, with contents. Further ones are counted."""
+"""The outputs of one record with contents. Further ones are counted."""
 CONTENT_BYTES = 4 << 20
-"""Of all outputs together. Outputs after them are counted only."""
+"""The contents of all outputs together. Outputs after them are counted only."""
 LONGEST_MESSAGE = 2_000
 Text = Annotated[str, msgspec.Meta(max_length=LONGEST_MESSAGE)]
 

@@ -39,7 +39,7 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     is_committed: bool = False
 
     def takes(self, state: EntryState) -> bool:
-        """Whether it selects batches of this outcome."""
+        """Return whether it selects batches of this outcome."""
         return (self.state is None or state == self.state) and (not self.is_committed or state in _COMMITTED)
 
     @property

@@ -116,8 +116,8 @@ async def try_pipeline(
     It makes no producer and no consumer group, and stores nothing but the row of the command log about the read. The
     unit's transaction is rolled back before brokers are asked.
 
-    Raises ForbiddenError without the permission to read records; InvalidError for a query of DataFrames, for a
-    transform that cannot run, and for a topic that is no source; and the errors of `TopicReader.read`.
+    Raises ForbiddenError without the permission to read records, and the errors of `TopicReader.read`. Raises
+    InvalidError for a query of DataFrames, a transform that cannot run, and a topic that is no source.
     """
     require(by, Verb.VALIDATE_PIPELINE)
     require(by, Verb.READ_RECORDS)

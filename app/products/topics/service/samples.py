@@ -23,7 +23,7 @@ from app.products.topics.service.topics import TopicNames
 from app.products.topics.shown_records import note_records
 
 LARGEST_BYTES = 1 << 20
-"""Of a key, value or header; a record with a longer one is left out."""
+"""The largest key, value or header; a record with a larger one is left out."""
 _ALL_BYTES = 8 << 20
 _COMMITTED = RecordFilter(is_committed=True)
 
