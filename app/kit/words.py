@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 NOTHING = "–"
@@ -11,6 +13,18 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 def words(name: str) -> str:
     """Return an enum's value in plain words: `backing_off` → `backing off`."""
     return str(name).replace("_", " ")
+
+
+def most_similar(name: str, names: Collection[str]) -> str | None:
+    """Return the name that was probably meant; None if none of them is similar."""
+    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.7)
+    return found[0] if found else None
+
+
+def did_you_mean(name: str, names: Collection[str]) -> str:
+    """Return `; did you mean X?` with the similar one of the names, or nothing."""
+    similar = most_similar(name, names)
+    return "" if similar is None else f"; did you mean `{similar}`?"
 
 
 def count(number: int, noun: str) -> str:

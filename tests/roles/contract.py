@@ -21,8 +21,8 @@ ROLES = {
     "tables": ("tables",),
     "store": ("store", "*_store"),
     "service": (
-        "service", "surveys", "search_once", "shown_records", "python_transforms", "dataframe_plan",
-        "check_process", "asked_process", "isolation", "overview.search",
+        "service", "surveys", "search_once", "shown_records", "python_transforms", "tried_transform",
+        "dataframe_plan", "check_process", "asked_process", "isolation", "overview.search",
     ),
     "ports": (
         "ports", "*_ports", "brokers", "observing.journals", "launcher", "hooks", "asked_audits", "product_views",

@@ -14,6 +14,7 @@ import httpx
 from app.core.access.service import tokens
 from app.core.clusters.surveys import Surveys
 from app.core.observing.service.observations import Observations
+from app.core.pipelines.ports import TopicReader
 from app.core.wiring import Wiring
 from app.edges.db.changes import ChangeFeed
 from app.edges.db.database import Database
@@ -28,6 +29,7 @@ from app.kit.web.dependencies import PartHealth
 from app.kit.web.security.login_limit import LoginLimit
 from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service.questions import BrokerQuestions
+from app.products.topics.service.samples import TopicSamples
 from app.products.topics.service.topics import TopicNames
 
 USERS_URL = "http://127.0.0.1:8700"
@@ -52,6 +54,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
     transactions = KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir)
     observations = Observations(is_on=settings.observe, announce=changes.announce)
     surveys = Surveys(brokers, SystemClock())
+    names = TopicNames(brokers, SystemClock())
     try:
         yield Wiring(
             settings=settings,
@@ -71,7 +74,8 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
                     observations=observations,
                     clock=SystemClock(),
                 ),
-                TopicNames: TopicNames(brokers, SystemClock()),
+                TopicNames: names,
+                TopicReader: TopicSamples(brokers, database.unit_of_work, SystemClock(), names),
             },
             products=PRODUCTS,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+from typing import Protocol
 
 import msgspec
 
@@ -20,6 +21,17 @@ LONGEST_MESSAGE = 2_000
 """Characters. The server takes no longer answer."""
 STARTED = b"\n"
 """The first line of the answer: an end after it is caused by the file, not by its environment."""
+
+
+class Limits(Protocol):
+    """The part of a request that `limit` needs."""
+
+    @property
+    def cpu_s(self) -> int: ...
+    @property
+    def memory_mb(self) -> int: ...
+    @property
+    def is_isolated(self) -> bool: ...
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +82,7 @@ def become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def limit(request: Request) -> None:
+def limit(request: Limits) -> None:
     """Set the limits, without a way back: the hard limits go down too. With a file size of 0 no file can grow."""
     # Counted by user, and since Linux 5.14 by user namespace. Without isolation the server's own processes would count.
     if request.is_isolated:

@@ -60,6 +60,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     broker_version: (major, minor) of the *oldest* broker, derived from its API versions.
     offers_consumer_protocol: whether groups of KIP-848 (`group.protocol=consumer`) can be used.
     topics: the existing ones of those requested; a topic that is not here does not exist (or may not be seen).
+    similar: for each of the others, the existing topic with the most similar name, if one is similar.
     transaction_max_timeout_ms: the broker setting `transaction.max.timeout.ms`.
     abort_sweep_ms: the longest `transaction.abort.timed.out.transaction.cleanup.interval.ms` of its brokers.
     group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a classic member's session timeout.
@@ -71,6 +72,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     broker_version: tuple[int, int] | None = None
     offers_consumer_protocol: bool | None = None
     topics: dict[str, TopicFacts] = {}
+    similar: dict[str, str] = {}
     transaction_max_timeout_ms: int | None = None
     abort_sweep_ms: int | None = None
     group_min_session_timeout_ms: int | None = None

@@ -229,6 +229,8 @@ def _check_members(definition: PipelineDefinition, facts: ClusterFacts) -> Itera
 
 def _unknown(topic: str, facts: ClusterFacts) -> str:
     where = f" `{facts.cluster_id}`" if facts.cluster_id else ""
+    if (similar := facts.similar.get(topic)) is not None:
+        return f"The topic `{topic}` does not exist on the cluster{where}; did you mean `{similar}`?"
     return (
         f"The topic `{topic}` does not exist on the cluster{where}, or may not be seen with the cluster's credentials. "
         f"Create it first: kafka-topics.sh --create --topic {topic} --partitions N --bootstrap-server …"

@@ -48,6 +48,13 @@ def log_record(record: BatchRecord, *, keys: bool, values: bool) -> LogRecord:
     )
 
 
+def bytes_of(found: Content | None) -> bytes | None:
+    """Return the bytes of a content, up to where it was cut."""
+    if found is None:
+        return None
+    return base64.b64decode(found.text) if found.is_base64 else found.text.encode()
+
+
 def content(data: bytes | None, *, max_bytes: int = MAX_CONTENT_BYTES) -> Content | None:
     if data is None:
         return None

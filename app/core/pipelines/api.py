@@ -8,11 +8,15 @@ from fastapi import APIRouter, Header, Query, Response
 
 from app.core.access.repeated_commands import OnceDep
 from app.core.access.signed_in import Viewer, may
+from app.core.journals.log_look import parse_start
+from app.core.pipelines.definition import with_group
 from app.core.pipelines.pipeline_record import Pipeline, Revision
-from app.core.pipelines.schemas import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, Validation
+from app.core.pipelines.ports import TopicReader
+from app.core.pipelines.schemas import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, TrialGiven, Validation
 from app.core.pipelines.service import pipelines
 from app.core.pipelines.service.pipelines import SavedPipeline
-from app.core.pipelines.service.validation import plan_problems, validate_pipeline
+from app.core.pipelines.service.trying import Trial, TrialQuery, try_pipeline
+from app.core.pipelines.service.validation import plan_problems, unsaved_changes, validate_pipeline
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.errors import InvalidError, Problem
@@ -45,7 +49,12 @@ async def create_pipeline(
 
     async def make_plan() -> None:
         plan[:] = await plan_problems(
-            uow, wiring.brokers, name=body.name, definition=body.definition, allowed=wiring.allowed_options, by=by
+            uow,
+            wiring.brokers,
+            name=body.name,
+            definition=with_group(body.definition, name=body.name),
+            allowed=wiring.allowed_options,
+            by=by,
         )
 
     async def act() -> SavedPipeline:
@@ -53,7 +62,7 @@ async def create_pipeline(
             uow,
             wiring.brokers,
             name=body.name,
-            definition=body.definition,
+            definition=with_group(body.definition, name=body.name),
             allowed=wiring.allowed_options,
             by=by,
             why=body.why,
@@ -65,6 +74,26 @@ async def create_pipeline(
     answer = await once.do(act, status=201, prepare=make_plan)
     await uow.commit()
     return answer
+
+
+@router.post("/try", responses=refusals(404, 413))
+async def try_definition(
+    body: TrialGiven, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.VALIDATE_PIPELINE)]
+) -> Shown[Trial]:
+    """Run a definition's transform on real records of a source topic; for authors. Nothing is written to Kafka.
+
+    Each request is recorded in the command log, as reads of records are.
+    """
+    return await try_pipeline(
+        uow,
+        wiring.part(TopicReader),
+        definition=body.definition,
+        query=TrialQuery(
+            records=body.records, topic=body.topic, partition=body.partition, start=parse_start(body.start)
+        ),
+        allowed=wiring.allowed_options,
+        by=by,
+    )
 
 
 @router.post("/{name}/validate", responses=refusals(413))
@@ -80,13 +109,18 @@ async def validate_definition(
     It answers also without the brokers; a warning then names the parts that could not be checked.
     """
     plan = await plan_problems(
-        uow, wiring.brokers, name=name, definition=body.definition, allowed=wiring.allowed_options, by=by
+        uow,
+        wiring.brokers,
+        name=name,
+        definition=with_group(body.definition, name=name),
+        allowed=wiring.allowed_options,
+        by=by,
     )
     problems = await validate_pipeline(
         uow,
         wiring.brokers,
         name=name,
-        definition=body.definition,
+        definition=with_group(body.definition, name=name),
         allowed=wiring.allowed_options,
         by=by,
         plan=plan,
@@ -94,6 +128,7 @@ async def validate_definition(
     return Validation(
         is_valid=all(problem.is_warning for problem in problems),
         problems=list(problems),
+        changes=await unsaved_changes(uow, name, with_group(body.definition, name=name)),
     )
 
 
@@ -120,7 +155,12 @@ async def change_pipeline(
 
     async def make_plan() -> None:
         plan[:] = await plan_problems(
-            uow, wiring.brokers, name=name, definition=body.definition, allowed=wiring.allowed_options, by=by
+            uow,
+            wiring.brokers,
+            name=name,
+            definition=with_group(body.definition, name=name),
+            allowed=wiring.allowed_options,
+            by=by,
         )
 
     async def act() -> SavedPipeline:
@@ -128,7 +168,7 @@ async def change_pipeline(
             uow,
             wiring.brokers,
             name=name,
-            definition=body.definition,
+            definition=with_group(body.definition, name=name),
             expected_revision=body.expected_revision if if_match is None else _revision_of(if_match),
             allowed=wiring.allowed_options,
             by=by,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ import msgspec
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.transforms.comparison import kind_of
 from app.kit.errors import Problem
+from app.kit.words import did_you_mean
 
 _MAX_DEPTH = 32
 _MAX_TEXT = 100_000
@@ -31,6 +31,11 @@ def decode_definition(data: object, *, strict: bool = True) -> PipelineDefinitio
     problems: list[Problem] = []
     definition = _decode(PipelineDefinition, data, "", strict, problems)
     return problems or cast(PipelineDefinition, definition)
+
+
+def with_group(definition: PipelineDefinition, *, name: str) -> PipelineDefinition:
+    """Return the definition with a consumer group: by default the pipeline's name, for form, file and REST alike."""
+    return definition if definition.group_id else msgspec.structs.replace(definition, group_id=name)
 
 
 def _decode(kind: Any, value: object, path: str, strict: bool, problems: list[Problem]) -> object:
@@ -96,7 +101,8 @@ def _decode_tagged(
         return None
     tag = given[tag_field]
     if not isinstance(tag, str) or tag not in by_tag:
-        problems.append(Problem(field=field, message=_must_be(field, _one_of(by_tag), _shown(tag))))
+        similar = did_you_mean(tag, list(by_tag)) if isinstance(tag, str) else ""
+        problems.append(Problem(field=field, message=_must_be(field, _one_of(by_tag), _shown(tag)) + similar))
         return None
     return _decode_struct(by_tag[tag], given, path, strict, problems)
 
@@ -175,7 +181,8 @@ def _decode_bool(value: object, path: str, strict: bool, problems: list[Problem]
 def _decode_word(kind: type[StrEnum], value: object, path: str, problems: list[Problem]) -> StrEnum | None:
     words = [word.value for word in kind]
     if not isinstance(value, str) or value not in words:
-        problems.append(Problem(field=path, message=_must_be(path, _one_of(words), _shown(value))))
+        similar = did_you_mean(value, words) if isinstance(value, str) else ""
+        problems.append(Problem(field=path, message=_must_be(path, _one_of(words), _shown(value)) + similar))
         return None
     return kind(value)
 
@@ -253,8 +260,7 @@ def _missing(path: str) -> str:
 
 def _unknown(path: str, fields: Iterable[str]) -> str:
     name = path.rpartition(".")[2]
-    similar = difflib.get_close_matches(name, list(fields), n=1, cutoff=0.7)
-    return f"`{path}` is not a field of a pipeline" + (f"; did you mean `{similar[0]}`?" if similar else "")
+    return f"`{path}` is not a field of a pipeline{did_you_mean(name, list(fields))}"
 
 
 def _must_be(path: str, wanted: str, got: str) -> str:

@@ -205,7 +205,7 @@ class Definition:
 
     cluster = "The name of a registered Kafka cluster."
     source_topics: Annotated[list[TopicName], Field(min_length=1)]
-    group_id: Text
+    group_id: Annotated[str, Field(max_length=249, description="The consumer group. Empty: the pipeline's name.")]
     sink_topic: TopicName
     files = "Write files, with references to them in the sink topic; null: outputs are records of the sink topic."
     commit_interval_ms = "The longest time between two commits. It has no effect with `files`: see `files.rotate_ms`."

@@ -270,6 +270,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings of a revision. Immutable; a change is a new revision.
 
+    group_id: empty only in a definition that is given: `with_group` (definition.py) takes the pipeline's name.
     files: None: outputs are records of the sink topic.
     commit_interval_ms: without effect on a pipeline with files; see `commits_every_ms`.
     allows_drills: whether drills may freeze and kill its instances (app/products/drills).
@@ -277,7 +278,7 @@ class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     cluster: str
     source_topics: tuple[str, ...]
-    group_id: str
+    group_id: str = ""
     sink_topic: str
     start_position: StartPosition = StartPosition.EARLIEST
     group_protocol: GroupProtocol = GroupProtocol.CLASSIC

@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 import yaml
 
-from app.core.pipelines.definition import decode_definition
+from app.core.pipelines.definition import decode_definition, with_group
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_checks import name_problem
 from app.core.pipelines.uploaded_file_checks import file_name_problem
@@ -68,7 +68,9 @@ def read(text: str, *, sha256_of: Callable[[str], str] | None = None) -> Pipelin
         problems += definition
     if problems:
         raise _error([_with_line(problem, lines) for problem in problems])
-    return PipelineFile(name=cast(str, name), definition=cast(PipelineDefinition, definition))
+    return PipelineFile(
+        name=cast(str, name), definition=with_group(cast(PipelineDefinition, definition), name=cast(str, name))
+    )
 
 
 def write(name: str, definition: PipelineDefinition) -> str:

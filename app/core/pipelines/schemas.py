@@ -6,9 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.core.pipelines import pipeline_record, revision
+from app.core.journals.log_look import Landmark
+from app.core.pipelines import pipeline_record, revision, taking_effect
 from app.core.pipelines.definition_schema import TakenDefinition
-from app.core.pipelines.service import pipelines
+from app.core.pipelines.service import pipelines, trying
+from app.core.pipelines.service.trying import TRIED
+from app.core.transforms import trying as trying_
+from app.core.transforms.trying import MOST_RECORDS
 from app.kit.web.api.bodies import Answer, Body
 from app.kit.web.api.problem import ShownProblem
 from app.kit.web.api.shown import Items, Json, Shown, shows
@@ -41,11 +45,20 @@ class DefinitionGiven(Body):
     definition: TakenDefinition
 
 
-class Validation(Answer):
-    """is_valid: there are at most warnings."""
-
-    is_valid: bool
-    problems: list[ShownProblem]
+class TrialGiven(Body):
+    definition: TakenDefinition
+    records: Annotated[Count, Field(ge=1, le=MOST_RECORDS, description="The most records.")] = TRIED
+    topic: Annotated[str | None, Field(max_length=249, description="A source topic; null: the first one.")] = None
+    partition: Annotated[Count | None, Field(ge=0, lt=2**31, description="null: all of them.")] = None
+    start: Annotated[
+        str,
+        Field(
+            alias="from",
+            max_length=40,
+            description="`end` (the newest records), an offset (of one partition), `start`, `lso`, or a time with its "
+            "zone.",
+        ),
+    ] = Landmark.END.value
 
 
 @shows(pipeline_record.Pipeline)
@@ -63,6 +76,37 @@ class SavedPipeline:
     """
 
 
+@shows(trying_.TriedOutput)
+class TriedOutput:
+    timestamp_ms = "null: the time of writing."
+
+
+@shows(trying.ShownRecord)
+class TriedInput:
+    timestamp_ms = "-1: the record has none."
+
+
+@shows(trying.TriedRecord)
+class TriedRecord:
+    """A record of the source, and its outputs."""
+
+    outputs = "The first ones of `output_count`."
+    error = "Why it is a bad record."
+    contents = "The error's own text, which may quote the record."
+
+
+@shows(trying.Trial)
+class Trial:
+    """The result of a trial."""
+
+    outputs = "Of all records."
+    routed = "Records with an output to another topic than the sink."
+    policy = "The treatment of a bad record by a task."
+    fields = "Paths of the fields of the JSON values that were read."
+    warnings = "Fields that steps read and no record has."
+    notes = "What was not read, and what was not tried."
+
+
 @shows(revision.Change)
 class Change:
     """One field that differs, and the same as a sentence.
@@ -72,6 +116,19 @@ class Change:
 
     before: Json
     after: Json
+
+
+@shows(taking_effect.PendingChange)
+class PendingChange:
+    takes_effect = "When the change takes effect, in a sentence."
+
+
+class Validation(Answer):
+    """is_valid: there are at most warnings. changes: since the current revision, if the pipeline exists."""
+
+    is_valid: bool
+    problems: list[ShownProblem]
+    changes: list[Shown[taking_effect.PendingChange]]
 
 
 class Diff(Answer):

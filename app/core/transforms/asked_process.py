@@ -11,8 +11,9 @@ import os
 import signal
 from typing import NamedTuple
 
-_MOST_BYTES = 16 * 1024
-"""For each pipe; later bytes are read and dropped."""
+LONGEST_ANSWER_BYTES = 16 * 1024
+"""Later bytes are read and dropped."""
+_COMPLAINT_BYTES = 16 * 1024
 _COMPLAINT_LIMIT_S = 1.0
 _ANSWER, _COMPLAINT = 1, 2
 
@@ -32,16 +33,25 @@ class ProcessEnd(NamedTuple):
 
 
 async def ask(
-    command: tuple[str, ...], request: bytes, *, folder: str, start_limit_s: float, limit_s: float
+    command: tuple[str, ...],
+    request: bytes,
+    *,
+    folder: str,
+    start_limit_s: float,
+    limit_s: float,
+    answer_bytes: int = LONGEST_ANSWER_BYTES,
 ) -> ProcessEnd:
     """Start the child in an empty environment, write the request to it, and wait for its end. Its session ends with it.
 
     Args:
         start_limit_s: seconds until the first line.
         limit_s: seconds from there to its end.
+        answer_bytes: the longest answer; a longer one is refused.
     """
     loop = asyncio.get_running_loop()
-    transport, child = await loop.subprocess_exec(_Child, *command, env={}, cwd=folder, start_new_session=True)
+    transport, child = await loop.subprocess_exec(
+        lambda: _Child(answer_bytes), *command, env={}, cwd=folder, start_new_session=True
+    )
     exit_code: int | None = None
     try:
         with contextlib.suppress(TimeoutError):
@@ -74,7 +84,8 @@ async def ask(
 
 
 class _Child(asyncio.SubprocessProtocol):
-    def __init__(self) -> None:
+    def __init__(self, answer_bytes: int) -> None:
+        self._most = {_ANSWER: answer_bytes, _COMPLAINT: _COMPLAINT_BYTES}
         self.written = {_ANSWER: bytearray(), _COMPLAINT: bytearray()}
         self.closed = {_ANSWER: asyncio.Event(), _COMPLAINT: asyncio.Event()}
         self.lines = asyncio.Event(), asyncio.Event()
@@ -89,7 +100,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         kept = self.written[fd]
-        kept += data[: _MOST_BYTES - len(kept)]
+        kept += data[: self._most[fd] - len(kept)]
         self._settle()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
@@ -102,7 +113,9 @@ class _Child(asyncio.SubprocessProtocol):
         self.exited.set()
 
     def is_too_long(self) -> bool:
-        return len(self.written[_ANSWER]) == _MOST_BYTES and self.written[_ANSWER].count(b"\n") < len(self.lines)
+        return len(self.written[_ANSWER]) == self._most[_ANSWER] and self.written[_ANSWER].count(b"\n") < len(
+            self.lines
+        )
 
     def answer(self) -> bytes:
         return bytes(self.written[_ANSWER]).partition(b"\n")[2].partition(b"\n")[0]

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from app.core.transforms.asked_process import ProcessEnd, ask
+from app.core.transforms.asked_process import LONGEST_ANSWER_BYTES, ProcessEnd, ask
 from app.core.transforms.isolation import Isolation, isolation
 
 NOT_ISOLATED = (
@@ -36,6 +36,7 @@ class Checker(NamedTuple):
     limit_s: seconds from there to its end.
     writable_mb: size of its folder for files.
     visible: further paths that it reads.
+    answer_bytes: its longest answer.
     """
 
     module: str
@@ -43,6 +44,7 @@ class Checker(NamedTuple):
     limit_s: float
     writable_mb: int = 1
     visible: tuple[str, ...] = ()
+    answer_bytes: int = LONGEST_ANSWER_BYTES
 
 
 class _Checks:
@@ -110,6 +112,7 @@ async def _run(
             folder=folder,
             start_limit_s=checker.start_limit_s,
             limit_s=checker.limit_s,
+            answer_bytes=checker.answer_bytes,
         )
     code = ended.exit_code
     if isolated is not None and code is not None and code - _BY_SIGNAL in signal.valid_signals():

@@ -37,6 +37,7 @@ from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.group_client import BrokerFacts
 from app.edges.kafka.raw_client import LEAST_EXPLAINING_S
 from app.edges.kafka.raw_connections import address_of
+from app.kit.words import most_similar
 
 T = TypeVar("T")
 
@@ -97,7 +98,8 @@ class KafkaBrokers(ClusterConnector):
             broker_ids = [broker.id for broker in cluster.brokers]
             return _facts(
                 cluster,
-                client.topic_facts(topics),
+                found := client.topic_facts(topics),
+                _similar(client, set(topics) - found.keys()),
                 list(client.broker_settings(broker_ids).values()),
                 client.broker_facts(broker_ids),
                 client.descriptions(groups),
@@ -286,9 +288,18 @@ def _foreign(
     }
 
 
+def _similar(client: ClusterClient, missing: Collection[str]) -> dict[str, str]:
+    """Return the most similar name of an existing topic for each missing one; all names are listed only then."""
+    if not missing:
+        return {}
+    names = [topic.name for topic in client.listed_topics() if not topic.is_internal]
+    return {topic: found for topic in missing if (found := most_similar(topic, names)) is not None}
+
+
 def _facts(
     cluster: ClusterDescription,
     topics: dict[str, TopicFacts],
+    similar: dict[str, str],
     limits: list[Settings],
     abilities: BrokerFacts,
     groups: dict[str, GroupDescription],
@@ -307,6 +318,7 @@ def _facts(
         broker_version=abilities.oldest,
         offers_consumer_protocol=abilities.offers_consumer_protocol and all(map(_allows_consumer_protocol, limits)),
         topics=topics,
+        similar=similar,
         transaction_max_timeout_ms=of_all("transaction.max.timeout.ms", min),
         abort_sweep_ms=of_all(ABORT_SWEEP, max),
         group_min_session_timeout_ms=of_all("group.min.session.timeout.ms", max),

@@ -99,7 +99,7 @@ def scan(
                 continue
             found.read += 1
             found.last_ms = max(found.last_ms, record.timestamp_ms)
-            if (wanted.state is None or entry.state == wanted.state) and matches(record):
+            if wanted.takes(entry.state) and matches(record):
                 shown = _shown(at, batch, entry, record, content_bytes=content_bytes)
                 found.records.append(shown)
                 kept_bytes += _kept(shown)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.core.access.signed_in import Viewer
 from app.core.clusters.topic import SETTINGS
+from app.core.journals.content_view import ContentView, shown_content
 from app.core.journals.log_look import Landmark, parse_start
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb, require
@@ -24,7 +25,6 @@ from app.kit.web.pages.paging import AfterName, links_of
 from app.kit.web.pages.screen import Look, Screen
 from app.kit.words import moment
 from app.products.topics import web_looks
-from app.products.topics.content_view import ContentView, shown_content
 from app.products.topics.record_filter import STATES, filter_of
 from app.products.topics.service.records import DOWNLOAD_RECORDS, RecordPage, RecordQuery
 from app.products.topics.topic_list import TopicQuery, TopicSort

@@ -5,12 +5,20 @@ from __future__ import annotations
 from app.products.topics import schemas  # first: it declares what the routes show
 
 # isort: split
-from app.core.product import Product, Routes, Tag
+from app.core.pipelines.ports import TopicReader
+from app.core.product import Product, Routes, ServerParts, Tag
 from app.kit.web.pages.navigation import ClusterPage
 from app.products.topics import api, pages
+from app.products.topics.service.samples import TopicSamples
 from app.products.topics.service.topics import TopicNames
 
 __all__ = ["TOPICS", "schemas"]
+
+
+def _parts(server: ServerParts) -> dict[type, object]:
+    names = TopicNames(server.brokers, server.clock)
+    return {TopicNames: names, TopicReader: TopicSamples(server.brokers, server.unit_of_work, server.clock, names)}
+
 
 TOPICS = Product(
     name="topics",
@@ -26,5 +34,5 @@ TOPICS = Product(
     cluster_pages=(
         ClusterPage(title="Topics", path="/clusters/{name}/topics", order=20, also=("/clusters/{name}/log",)),
     ),
-    parts=lambda server: {TopicNames: TopicNames(server.brokers, server.clock)},
+    parts=_parts,
 )

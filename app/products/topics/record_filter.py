@@ -17,6 +17,8 @@ LONGEST_FILTER = 500
 STATES = (EntryState.PLAIN, EntryState.OPEN, EntryState.COMMITTED, EntryState.ABORTED, EntryState.UNKNOWN)
 """The outcomes of a batch that has records."""
 
+_COMMITTED = (EntryState.PLAIN, EntryState.COMMITTED)
+
 _FIELD = re.compile(r"(?P<path>[^\s=.\"]+(?:\.[^\s=.\"]+)*) = (?P<wanted>.+)", re.DOTALL)
 _Test = Callable[[bytes | None], bool]
 
@@ -26,6 +28,7 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     key, value: `customer.id = 42` compares a field of JSON, with blanks around `=`; a number in the path is an index of
     a list. Any other text, and every text in double quotes, is a part of the bytes, case included.
+    is_committed: only records that read_committed consumers get.
     header: `name = text` compares one header; any other text is a part of a header's name or value.
     """
 
@@ -33,6 +36,11 @@ class RecordFilter(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     header: str = ""
     state: EntryState | None = None
+    is_committed: bool = False
+
+    def takes(self, state: EntryState) -> bool:
+        """Return whether it selects batches of this outcome."""
+        return (self.state is None or state == self.state) and (not self.is_committed or state in _COMMITTED)
 
     @property
     def is_empty(self) -> bool:

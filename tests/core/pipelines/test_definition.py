@@ -64,7 +64,6 @@ def test_every_field_with_a_problem_is_reported_at_once() -> None:
         "sink_topc": "`sink_topc` is not a field of a pipeline; did you mean `sink_topic`?",
         "cluster": "`cluster` must be text, not a number",
         "source_topics.1": "`source_topics.1` must be text, not a number",
-        "group_id": "`group_id` is missing",
         "sink_topic": "`sink_topic` is missing",
         "group_protocol": "`group_protocol` must be `classic` or `consumer`, not `eager`",
         "instances": "`instances` must be a whole number, not the text `3`",

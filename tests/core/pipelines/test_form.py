@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.pipelines.definition import decode_definition
-from app.core.pipelines.pages.form import definition_data, form_of, json_or_text, steps_of, values_of, with_steps
+from app.core.pipelines.pages.form import (
+    definition_data,
+    definition_of,
+    form_of,
+    json_or_text,
+    steps_of,
+    values_of,
+    with_steps,
+)
 from app.core.pipelines.pipeline import Filter, Identity, PipelineDefinition, StepOperator, Steps
 from app.kit.errors import Problem
 from tests.support.page_samples import DEFINITION
@@ -53,7 +61,9 @@ def test_typed_value_is_json_or_else_text(typed: str, meant: object) -> None:
 
 def test_an_empty_group_is_the_pipelines_name() -> None:
     values = {**values_of("late-flights", DEFINITION), "group_id": " "}
-    assert definition_data(values)["group_id"] == "late-flights"
+    found = definition_of(values)
+    assert isinstance(found, PipelineDefinition)
+    assert found.group_id == "late-flights"
 
 
 def test_a_number_that_is_none_is_a_problem_at_its_field_and_stays_as_typed() -> None:

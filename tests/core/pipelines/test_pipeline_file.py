@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core.pipelines import pipeline_file
+from app.core.pipelines.definition import with_group
 from app.core.pipelines.pipeline import (
     ByDate,
     ByField,
@@ -75,7 +76,7 @@ def test_a_file_is_read() -> None:
 
 @given(names, definitions)
 def test_written_file_is_read_as_the_same_pipeline(name: str, definition: PipelineDefinition) -> None:
-    assert read(write(name, definition)) == PipelineFile(name=name, definition=definition)
+    assert read(write(name, definition)) == PipelineFile(name=name, definition=with_group(definition, name=name))
 
 
 @given(definitions)
@@ -89,7 +90,7 @@ def test_other_readers_of_yaml_take_a_written_file_for_the_same(definition: Pipe
 def test_json_is_read_flat_and_as_the_api_answers(definition: PipelineDefinition) -> None:
     fields = msgspec.to_builtins(definition)
     for data in ({"name": "p", **fields}, {"name": "p", "definition": fields}):
-        assert read(json.dumps(data, indent=1)) == PipelineFile(name="p", definition=definition)
+        assert read(json.dumps(data, indent=1)) == PipelineFile(name="p", definition=with_group(definition, name="p"))
 
 
 def test_yaml_with_the_definition_apart_is_read_too() -> None:

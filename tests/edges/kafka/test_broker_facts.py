@@ -17,7 +17,7 @@ PROTOCOLS = "group.coordinator.rebalance.protocols"
 def facts(*brokers: dict[str, str], offers: bool | None = True) -> ClusterFacts:
     described: Any = ClusterDescription(cluster_id="kafka-1", controller_id=1, brokers=())
     abilities = BrokerFacts(oldest=(4, 3), offers_consumer_protocol=offers)
-    return admin._facts(described, {}, list(brokers), abilities, {}, ())  # pyright: ignore[reportPrivateUsage]
+    return admin._facts(described, {}, {}, list(brokers), abilities, {}, ())  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("allowed", ["classic,consumer", "consumer", "classic, consumer ,streams"])

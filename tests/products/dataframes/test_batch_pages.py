@@ -144,12 +144,12 @@ async def test_older_batches_are_on_the_next_page(
     assert "/batches/stream" not in second
 
 
-async def test_pipelines_page_has_the_section_and_the_button(
+async def test_pipelines_page_has_the_section_and_the_tab(
     wiring: Wiring, database: Database, browser: httpx.AsyncClient
 ) -> None:
     plane = await reported(wiring, database, *recent(wiring, range(3)))
     html = await shown(browser, "/pipelines/flights")
-    assert f'<a class="button" href="{PAGE}">Batches</a>' in html
+    assert f'<a href="{PAGE}">Batches</a>' in html
     assert "<h2>Query</h2>" in html
     assert "<dt>Watermark age</dt>" in html
     await plane.pipeline("plain")

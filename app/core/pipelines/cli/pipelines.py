@@ -20,6 +20,7 @@ from app.core.pipelines.cli.pipeline_files import (
     read_pipeline,
     upload_source,
 )
+from app.core.pipelines.cli.trying import try_
 from app.core.pipelines.file_text import describe_columns
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline, Revision
@@ -146,8 +147,13 @@ def validate(file: File, source: Source = None, as_json: AsJson = False) -> None
         print_problems(result["problems"])
     else:
         say(f"{name}: no problem found")
+    for pending in () if as_json else result["changes"]:
+        say(f"{pending['change']['sentence']} {pending['takes_effect']}")
     if not result["is_valid"]:
         raise typer.Exit(ExitCode.INVALID)
+
+
+app.command("try")(try_)
 
 
 @app.command()

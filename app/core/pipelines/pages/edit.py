@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
@@ -12,9 +14,11 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.core.access.signed_in import may
 from app.core.clusters import service as clusters
-from app.core.pipelines.pages import dataframe_form, file_sink_form
+from app.core.journals.content_view import ContentView, shown_content
+from app.core.pipelines.pages import dataframe_form, file_sink_form, trial_form
 from app.core.pipelines.pages.form import STEP_FIELDS, definition_of, form_of, steps_of, values_of, with_steps
 from app.core.pipelines.pages.tabs import tabs_of
+from app.core.pipelines.pages.trial_form import RecordsPanel
 from app.core.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
@@ -26,7 +30,8 @@ from app.core.pipelines.pipeline import (
     StepOperator,
 )
 from app.core.pipelines.service import pipelines
-from app.core.pipelines.service.validation import plan_problems, validate_pipeline
+from app.core.pipelines.service.validation import plan_problems, unsaved_changes, validate_pipeline
+from app.core.pipelines.taking_effect import PendingChange
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -147,7 +152,8 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
     do = _text(given, "do") or "live"
     typed = {name: value for name, value in given.multi_items() if isinstance(value, str)}
     # Fields that were not on the page yet, such as those of files before files are chosen, have defaults.
-    values = dataframe_form.completed({**file_sink_form.DEFAULTS, **dataframe_form.DEFAULTS, **typed})
+    defaults = {**file_sink_form.DEFAULTS, **dataframe_form.DEFAULTS, **trial_form.DEFAULTS}
+    values = dataframe_form.completed({**defaults, **typed})
     if (name := editing.name) is not None:
         revision = _text(given, "expected_revision")
         editing = _Editing(name=name, expected_revision=int(revision) if revision.isdecimal() else None)
@@ -168,17 +174,50 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
     elif do.startswith("remove-stream:"):
         kept = without_row(dataframe_form.streams_of(values), do.partition(":")[2])
         values = dataframe_form.with_streams(values, kept)
+    is_htmx = request.headers.get("hx-request") == "true"
+    if do in (trial_form.SAMPLE, trial_form.TRY):
+        return await _records(request, wiring, by, editing, values, given, is_htmx=is_htmx)
     problems: Sequence[Problem] = ()
+    changes: Sequence[PendingChange] = ()
     if do in ("check", "live"):
         problems, values = await _problems(wiring, by, values, given, makes_plan=do == "check")
+        problems = [*problems, *trial_form.field_hints(values)]
     if do == "live":
         # Problems of fields that the user has not reached yet are not shown.
         problems = [problem for problem in problems if values.get(problem.field, "-").strip()]
     async with wiring.unit_of_work() as uow:
-        shown = await _screen(uow, wiring, by, editing, values, problems, is_checked=do == "check")
-    if request.headers.get("hx-request") == "true":
+        decoded = definition_of(values)
+        if do == "check" and editing.name is not None and isinstance(decoded, PipelineDefinition):
+            changes = await unsaved_changes(uow, editing.name, decoded)
+        shown = await _screen(uow, wiring, by, editing, values, problems, is_checked=do == "check", changes=changes)
+    if is_htmx:
         return screen.fragment(request, shown, principal=by, now=wiring.clock.now())
     return screen.show(request, shown, principal=by, now=wiring.clock.now())
+
+
+async def _records(
+    request: Request,
+    wiring: Wiring,
+    by: Principal,
+    editing: _Editing,
+    values: dict[str, str],
+    given: FormData,
+    *,
+    is_htmx: bool,
+) -> Response:
+    """Answer with sample records or a trial: by htmx the panel alone, else the whole page."""
+    now = wiring.clock.now()
+    try:
+        values = await _with_source(wiring, by, values, given)
+        panel = await trial_form.panel_of(wiring, by, values, _text(given, "do"))
+    except FencelineError as error:
+        panel = RecordsPanel(errors=[error.message], sampled=trial_form.sampled_of(values))
+    async with wiring.unit_of_work() as uow:
+        shown = await _screen(uow, wiring, by, editing, values, trial_form.field_hints(values), panel=panel)
+    if is_htmx:
+        shown = dataclasses.replace(shown, template="pipelines/edit_records")
+        return screen.fragment(request, shown, principal=by, now=now)
+    return screen.show(request, shown, principal=by, now=now)
 
 
 async def _problems(
@@ -298,9 +337,17 @@ async def _screen(
     problems: Sequence[Problem] = (),
     *,
     is_checked: bool = False,
+    changes: Sequence[PendingChange] = (),
+    panel: RecordsPanel | None = None,
 ) -> Screen:
     del by
-    known = [(cluster.name, cluster.name) for cluster in await clusters.list_clusters(uow)]
+    registered = {cluster.name: cluster for cluster in await clusters.list_clusters(uow)}
+    # Postgres keeps no transaction while brokers are asked.
+    await uow.rollback()
+    if panel is None:
+        panel = RecordsPanel(sampled=trial_form.sampled_of(values))
+    values = {**trial_form.DEFAULTS, **values, "sampled": json.dumps(list(panel.sampled))}
+    known = [(name, name) for name in registered]
     kinds = [("identity", "identity: records pass unchanged"), ("steps", "steps on JSON values")]
     if wiring.settings.python_transforms or values.get("transform.kind") == "python":
         kinds.append(("python", "python: a function in an uploaded file"))
@@ -313,11 +360,13 @@ async def _screen(
         "expected_revision": editing.expected_revision,
         "form": form_of(values, problems, is_checked=is_checked),
         "choices": {**FORM_CHOICES, "cluster": known, "transform.kind": kinds, dataframe_form.CODE: code},
+        "topics": await trial_form.suggested_topics(wiring, registered.get(values.get("cluster", "")), values),
+        "panel": panel,
+        "shown": partial(shown_content, view=ContentView.AUTO),
+        "changes": changes,
         "step_fields": STEP_FIELDS,
         "column_fields": file_sink_form.COLUMN_FIELDS,
-        "action": screen.url_of("new-pipeline")
-        if editing.name is None
-        else screen.url_of("pipelines", editing.name, "edit"),
+        "action": editing.action,
     }
     title = "New pipeline" if editing.name is None else f"Edit {editing.name}"
     tabs = None if editing.name is None else await tabs_of(uow, editing.name, "definition")

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.core.pipelines.definition import decode_definition
+from app.core.pipelines.definition import decode_definition, with_group
 from app.core.pipelines.pages import dataframe_form, file_sink_form
 from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction, Steps
 from app.kit.errors import Problem
@@ -132,15 +132,15 @@ def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
         _put(data, field, _options(values.get(field, "")))
     data["transform"] = _transform(values)
     data["files"] = None if is_query else file_sink_form.data_of(values)
-    if "group_id" not in data and values.get("name"):
-        data["group_id"] = values["name"].strip()
     return data
 
 
 def definition_of(values: Mapping[str, str]) -> PipelineDefinition | list[Problem]:
     """Return the definition in the form, or all of its problems."""
     decoded = decode_definition(definition_data(values), strict=False)
-    return file_sink_form.in_words(decoded, values) if isinstance(decoded, list) else decoded
+    if isinstance(decoded, list):
+        return file_sink_form.in_words(decoded, values)
+    return with_group(decoded, name=values.get("name", "").strip())
 
 
 def _transform(values: Mapping[str, str]) -> dict[str, Any]:

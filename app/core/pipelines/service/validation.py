@@ -14,14 +14,17 @@ from app.core.pipelines.pipeline import PipelineDefinition, PythonFunction, Rout
 from app.core.pipelines.pipeline_checks import OtherPipeline, check
 from app.core.pipelines.state_changes import state_changes
 from app.core.pipelines.store import PipelineStore
+from app.core.pipelines.taking_effect import PendingChange, pending_changes
 from app.core.runs import recorded_offset
 from app.core.runs.client_id import client_id_prefix
 from app.core.runs.service.recorded_offsets import compare_offsets
+from app.core.runs.store.runs import RunStore
 from app.core.transforms.dataframe_plan import check_plan
 from app.core.transforms.python_transforms import check_python_transform
 from app.kit.access import Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import InvalidError, Problem, UnavailableError
+from app.kit.words import did_you_mean
 
 
 async def validate_pipeline(
@@ -48,13 +51,14 @@ async def validate_pipeline(
     facts: ClusterFacts | None = None
     if cluster is None:
         known = ", ".join(sorted(clusters)) or "none yet; an administrator registers them"
+        similar = did_you_mean(definition.cluster, clusters)
         problems.append(
-            Problem(field="cluster", message=f"there is no cluster {definition.cluster!r}; there are: {known}")
+            Problem(field="cluster", message=f"there is no cluster {definition.cluster!r}; there are: {known}{similar}")
         )
     else:
         facts, more = await _facts(brokers, cluster, definition, name=name, timeout_s=timeout_s)
         problems += more
-        if facts is not None:
+        if facts is not None and definition.group_id:
             problems += await _check_offsets(uow, brokers, cluster, definition, name=name, timeout_s=timeout_s)
     problems += check(definition, name=name, facts=facts, others=await _others(uow, name, clusters), allowed=allowed)
     problems += await _check_python(uow, definition, allowed=allowed)
@@ -113,6 +117,16 @@ async def _check_offsets(
     return list(recorded_offset.problems(name, definition.group_id, compared))
 
 
+async def unsaved_changes(uow: UnitOfWork, name: str, definition: PipelineDefinition) -> list[PendingChange]:
+    """Return the changes since the current revision, and when each takes effect; empty for a new pipeline."""
+    before = await uow.of(PipelineStore).find(name)
+    if before is None:
+        return []
+    run = await uow.of(RunStore).find_live(name)
+    running = None if run is None else await uow.of(PipelineStore).get_revision(name, run.revision)
+    return pending_changes(before.definition, None if running is None else running.definition, definition)
+
+
 def refuse_invalid(name: str, problems: list[Problem], *, verb: str) -> None:
     """Raise InvalidError with all problems if any of them is more than a warning."""
     errors = [problem for problem in problems if not problem.is_warning]
@@ -135,7 +149,7 @@ async def _facts(
         facts = await brokers.facts(
             cluster.connection(),
             topics=topics_of(definition),
-            groups=(definition.group_id,),
+            groups=(definition.group_id,) if definition.group_id else (),
             # Members that a run of Fenceline left behind are not foreign either: they end with their session.
             own_client_ids=(client_id_prefix(name),),
             timeout_s=timeout_s,

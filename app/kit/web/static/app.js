@@ -184,19 +184,34 @@
     .map((field) => [isTicked(field) ? `${field.name}=${field.value}` : field.name, field]));
   const entryOf = (field) => (isTicked(field) ? field.checked : field.value);
   document.addEventListener("htmx:before:request", ({ target, detail: { ctx } }) => {
-    if (target instanceof HTMLFormElement) {
-      ctx.sent = new Map([...typedInto(target)].map(([key, field]) => [key, entryOf(field)]));
+    // A button inside, such as "Add a step", draws its form again too.
+    const form = target instanceof HTMLFormElement ? target : target.form;
+    if (form?.id && ctx.target === form) {
+      ctx.redrawn = form.id;
+      ctx.drawing = drawings;
+      ctx.sent = new Map([...typedInto(form)].map(([key, field]) => [key, entryOf(field)]));
     }
   });
-  document.addEventListener("htmx:before:swap", ({ target, detail: { ctx } }) => {
+  // Rows that a button has added or removed since a check was sent are not in its answer.
+  let drawings = 0;
+  document.addEventListener("htmx:before:swap", (event) => {
+    const { ctx } = event.detail;
     if (!ctx.sent) return;
-    ctx.typedSince = [...typedInto(target)]
+    if (ctx.sourceElement instanceof HTMLFormElement) {
+      if (ctx.drawing !== drawings) return event.preventDefault();
+    } else {
+      drawings += 1;
+    }
+    ctx.typedSince = [...typedInto(document.getElementById(ctx.redrawn))]
       .map(([key, field]) => [key, entryOf(field)])
-      .filter(([key, entry]) => ctx.sent.has(key) && ctx.sent.get(key) !== entry);
+      .filter(([key, entry]) => ctx.sent.has(key) && ctx.sent.get(key) !== entry)
+      // A removal gives the rows behind it other numbers.
+      .filter(([key]) => !(ctx.sourceElement.value?.startsWith("remove-") && /\.\d+\./.test(key)));
   });
-  document.addEventListener("htmx:after:swap", ({ target, detail: { ctx } }) => {
-    if (!ctx?.typedSince?.length || !(target instanceof HTMLFormElement)) return;
-    const fields = typedInto(target);
+  document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+    const form = ctx?.typedSince?.length ? document.getElementById(ctx.redrawn) : null;
+    if (!form) return;
+    const fields = typedInto(form);
     for (const [key, entry] of ctx.typedSince) {
       const field = fields.get(key);
       if (field) field[isTicked(field) ? "checked" : "value"] = entry;

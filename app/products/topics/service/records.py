@@ -79,16 +79,22 @@ class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def browse(
-    brokers: Brokers, connection: Connection, query: RecordQuery, *, ask_ids: AskIds, timeout_s: float = _TIMEOUT_S
+    brokers: Brokers,
+    connection: Connection,
+    query: RecordQuery,
+    *,
+    ask_ids: AskIds,
+    timeout_s: float = _TIMEOUT_S,
+    content_bytes: int = MAX_CONTENT_BYTES,
 ) -> RecordPage:
     """Return at most `limit` matching records of the topic, of at most MOST_READ that are read.
 
-    ask_ids: finds the transactional ids of producer ids.
+    ask_ids: finds the transactional ids of producer ids. content_bytes: longer keys and values are cut.
 
     Raises NotFoundError, InvalidError, and the errors of app/core/clusters/brokers.py.
     """
     checked_limit(query.limit)
-    return await _page(brokers, connection, query, ask_ids, timeout_s=timeout_s, content_bytes=MAX_CONTENT_BYTES)
+    return await _page(brokers, connection, query, ask_ids, timeout_s=timeout_s, content_bytes=content_bytes)
 
 
 class CutDownload(msgspec.Struct, frozen=True, kw_only=True):

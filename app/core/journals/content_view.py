@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
-from app.core.journals.log_content import Content
+from app.core.journals.log_content import Content, bytes_of
 
 _ONE_LINE = 120
 
@@ -45,7 +44,7 @@ def shown_content(found: Content | None, view: ContentView) -> ShownContent | No
 
 
 def _viewed(found: Content, view: ContentView) -> tuple[str, str]:
-    data = base64.b64decode(found.text) if found.is_base64 else found.text.encode()
+    data = bytes_of(found) or b""
     if view is ContentView.TEXT:
         return "text", data.decode("utf-8", "backslashreplace")
     if view is ContentView.AUTO and not found.is_base64:

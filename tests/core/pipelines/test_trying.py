@@ -1,0 +1,218 @@
+"""Trials over REST, on the form, and with dead brokers: nothing is written, and each read is in the command log."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.core.clusters.cluster import Cluster
+from app.core.pipelines import pipeline_file
+from app.core.pipelines.pages.form import definition_of
+from app.core.pipelines.pipeline import Filter, PipelineDefinition, StepOperator, Steps
+from app.core.pipelines.ports import SampleQuery, SampleRead, TopicReader
+from app.core.pipelines.store import PipelineStore
+from app.core.transforms.trying import SampleRecord
+from app.core.wiring import Wiring
+from app.edges.db.database import Database
+from app.edges.main.users_app import create_users_app
+from app.kit.access import Principal, Role, Verb, require
+from app.kit.errors import UnavailableError
+from tests.support.fencing import register
+from tests.support.queries import QUERY
+from tests.support.topics import unique_name
+from tests.support.wiring import browser_of, client_of, settings_for_test, token_of, wired
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+VALUES: tuple[dict[str, Any], ...] = ({"arr_delay": 20, "note": HOSTILE}, {"arr_delay": 1}, {"arr_delay": "late"})
+DEFINITION = PipelineDefinition(
+    cluster="demo",
+    source_topics=("flights",),
+    sink_topic="late",
+    transform=Steps(steps=(Filter(field="arr_delay", operator=StepOperator.GE, value=15),)),
+)
+
+
+class Reader:
+    """A cluster with many topics, whose records are VALUES."""
+
+    def __init__(self) -> None:
+        self.asked: list[SampleQuery] = []
+        self.failure: Exception | None = None
+
+    async def names(self, cluster: Cluster) -> tuple[str, ...]:
+        if self.failure is not None:
+            raise self.failure
+        return ("flights", "weather", *(f"topic-{number:05}" for number in range(10_000)))
+
+    async def read(self, by: Principal, cluster: Cluster, query: SampleQuery) -> SampleRead:
+        require(by, Verb.READ_RECORDS)
+        self.asked.append(query)
+        if self.failure is not None:
+            raise self.failure
+        records = [
+            SampleRecord(
+                topic=query.topic, partition=0, offset=offset, timestamp_ms=1_000, value=json.dumps(value).encode()
+            )
+            for offset, value in enumerate(VALUES)
+        ]
+        return SampleRead(records=tuple(records[: query.limit]))
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader()
+
+
+@pytest.fixture
+async def wiring(database: Database, tmp_path: Path, reader: Reader) -> AsyncGenerator[Wiring]:
+    async with wired(database.url, settings_for_test(tmp_path)) as made:
+        await register(made.unit_of_work, "demo", "kafka-demo")
+        yield replace(made, parts={**made.parts, TopicReader: reader})
+
+
+def body(definition: PipelineDefinition = DEFINITION, **more: Any) -> dict[str, Any]:
+    return {"definition": msgspec.to_builtins(definition), **more}
+
+
+async def tried(wiring: Wiring, given: dict[str, Any], role: Role = Role.AUTHOR) -> tuple[int, Any]:
+    async with client_of(create_users_app(wiring), token=await token_of(wiring, role, name=unique_name("t"))) as client:
+        answer = await client.post("/api/v1/pipelines/try", json=given)
+    return answer.status_code, answer.json()
+
+
+FORM = {
+    "name": "late",
+    "cluster": "demo",
+    "source_topics": "flights",
+    "sink_topic": "late",
+    "transform.kind": "steps",
+    "transform.steps.0.op": "filter",
+    "transform.steps.0.field": "arr_delay",
+    "transform.steps.0.operator": "ge",
+    "transform.steps.0.value": "15",
+}
+
+
+async def posted(wiring: Wiring, role: Role = Role.AUTHOR, *, htmx: bool = False, **fields: str) -> str:
+    headers = {"hx-request": "true"} if htmx else {}
+    async with browser_of(wiring, role) as browser:
+        answer = await browser.post("/new-pipeline", data={**FORM, **fields}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+async def test_trial_over_rest_has_each_record_before_and_after_and_the_totals(wiring: Wiring, reader: Reader) -> None:
+    status, found = await tried(wiring, {**body(records=3, partition=0), "from": "7"})
+    assert status == 200, found
+    assert (found["written"], found["dropped"], found["bad"], found["outputs"]) == (1, 1, 1, 1)
+    assert [one["outcome"] for one in found["records"]] == ["written", "dropped", "bad"]
+    assert json.loads(found["records"][0]["outputs"][0]["value"]["text"]) == VALUES[0]
+    assert "step 1: `arr_delay`" in found["records"][2]["error"]
+    assert reader.asked == [SampleQuery(topic="flights", limit=3, partition=0, start=7)]
+
+
+async def test_trial_is_refused_with_its_reason(wiring: Wiring, reader: Reader) -> None:
+    broken = replace_transform(Steps(steps=(Filter(field="", operator=StepOperator.EQ, value=1),)))
+    query = msgspec.structs.replace(DEFINITION, transform=QUERY, source_topics=("in",))
+    for given, status, part in (
+        (body(topic="weather"), 422, "is no source topic"),
+        (body(records=101), 422, "records"),
+        (body(broken), 422, "transform.steps.0.field"),
+        (body(query), 422, "not for a query"),
+        (body(msgspec.structs.replace(DEFINITION, cluster="none")), 404, "none"),
+    ):
+        got, found = await tried(wiring, given)
+        assert (got, part in json.dumps(found)) == (status, True), found
+    assert (await tried(wiring, body(), Role.VIEWER))[0] == 403
+    assert reader.asked == []
+
+
+def replace_transform(transform: Steps) -> PipelineDefinition:
+    return msgspec.structs.replace(DEFINITION, transform=transform)
+
+
+async def test_form_shows_a_trial_with_escaped_records_and_creates_nothing(wiring: Wiring) -> None:
+    page = await posted(wiring, do="try")
+    assert "<strong>3 tried</strong>: 1 written (1 output, 0 routed), 1 dropped, 1 bad" in page
+    assert HOSTILE not in page
+    assert html.escape("alert(1)") in page
+    async with wiring.unit_of_work() as uow:
+        assert await uow.of(PipelineStore).find("late") is None
+
+
+async def test_htmx_gets_the_panel_alone(wiring: Wiring) -> None:
+    panel = await posted(wiring, htmx=True, do="samples")
+    assert "<form" not in panel
+    assert '<option value="arr_delay">' in panel
+    assert "Samples of flights" in panel
+
+
+async def test_misspelt_field_is_hinted_after_samples_were_read(wiring: Wiring) -> None:
+    sampled = json.dumps(["arr_delay", "note"])
+    given = {**FORM, "do": "check", "transform.steps.0.field": "arr_dealy"}
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        hinted = (await browser.post("/new-pipeline", data={**given, "sampled": sampled})).text
+        forged = (await browser.post("/new-pipeline", data={**given, "sampled": "[[[1"})).text
+    assert "did you mean <code>arr_delay</code>?" in hinted
+    assert "did you mean" not in forged
+
+
+async def test_topics_are_suggested_by_what_is_typed_and_bounded(wiring: Wiring) -> None:
+    page = await posted(wiring, do="live", source_topics="weather, fli", sink_topic="topic-")
+    sources, sinks = (options(page, field) for field in ("source_topics", "sink_topic"))
+    assert sources == ["weather, flights"]
+    assert (len(sinks), sinks[0]) == (50, "topic-00000")
+
+
+def options(page: str, field: str) -> list[str]:
+    listed = re.search(rf'<datalist id="topics-{field}">(.*?)</datalist>', page, re.DOTALL)
+    assert listed is not None
+    return re.findall(r'<option value="([^"]*)">', listed[1])
+
+
+async def test_dead_broker_is_a_sentence_in_the_panel_and_the_form_works(wiring: Wiring, reader: Reader) -> None:
+    reader.failure = UnavailableError("no broker answers at kafka:9092")
+    page = await posted(wiring, do="samples")
+    assert "no broker answers at kafka:9092" in page
+    assert 'value="flights"' in page
+
+
+async def test_enter_checks_and_does_not_create(wiring: Wiring) -> None:
+    """A browser presses the first submit button of the form, in the order of the page."""
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        page = (await browser.get("/new-pipeline")).text
+    first = re.search(r'<button[^>]*name="do"[^>]*>', page[page.index('id="form"') :])
+    assert first is not None
+    assert 'value="check"' in first[0]
+    assert "formnovalidate" in first[0]
+
+
+async def test_form_file_and_rest_give_the_same_definition_without_a_group(wiring: Wiring) -> None:
+    given = msgspec.to_builtins(DEFINITION)
+    del given["group_id"]
+    of_file = pipeline_file.read(json.dumps({"name": "late", **given})).definition
+    async with client_of(
+        create_users_app(wiring), token=await token_of(wiring, Role.AUTHOR, name=unique_name("t"))
+    ) as client:
+        checked = await client.post("/api/v1/pipelines/late/validate", json={"definition": given})
+    assert checked.status_code == 200, checked.text
+    assert [one for one in checked.json()["problems"] if one["field"] == "group_id" and not one["is_warning"]] == []
+    assert of_file == definition_of(FORM)
+    assert of_file.group_id == "late"
+
+
+async def test_empty_form_is_drawn_again_with_the_chosen_kind(wiring: Wiring) -> None:
+    """The first choice on a new form comes before its name, so that it has no group yet."""
+    empty = dict.fromkeys(FORM, "") | {"cluster": "demo", "transform.kind": "steps"}
+    async with browser_of(wiring, Role.AUTHOR) as browser:
+        answer = await browser.post("/new-pipeline", data=empty, headers={"hx-request": "true"})
+    assert answer.status_code == 200
+    assert 'id="add-step"' in answer.text
