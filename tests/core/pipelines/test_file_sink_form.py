@@ -15,6 +15,7 @@ from app.core.pipelines.pages import file_sink_form
 from app.core.pipelines.pages.edit import FORM_CHOICES
 from app.core.pipelines.pages.file_sink_form import CHOICES, COLUMN_FIELDS, COLUMNS, DEFAULTS, columns_of, with_columns
 from app.core.pipelines.pages.form import STEP_FIELDS, definition_of, form_of, values_of
+from app.core.pipelines.pages.trial_form import RecordsPanel
 from app.core.pipelines.pipeline import AvroCodec, ByDate, ByField, ByHour, FileSink, PipelineDefinition, SchemaConflict
 from app.kit.errors import Problem
 from app.kit.web.pages import screen
@@ -43,6 +44,9 @@ def shown(values: Mapping[str, str], problems: list[Problem] | None = None) -> s
         "expected_revision": 1,
         "form": form_of(values, problems or [], is_checked=bool(problems)),
         "choices": {**FORM_CHOICES, "cluster": [("demo", "demo")], "transform.kind": [("identity", "identity")]},
+        "topics": {},
+        "panel": RecordsPanel(),
+        "changes": None,
         "step_fields": STEP_FIELDS,
         "column_fields": COLUMN_FIELDS,
         "action": "/pipelines/p/edit",
