@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from app.core.pipelines.pipeline import PipelineDefinition
-from workers.transforms.check_file import LONGEST_MESSAGE, ONE_THREAD, STARTED, become
+from workers.transforms.check_file import LONGEST_MESSAGE, ONE_THREAD, Answer, become
 from workers.transforms.user_code import UserCodeError
 
 if TYPE_CHECKING:
@@ -144,21 +143,13 @@ def limit_processes(spark: SparkSession) -> None:
 
 def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=PlanRequest)
-    # Output of Spark and of the file is discarded: the answer has a descriptor of its own.
-    answer = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):
-        os.dup2(nowhere, descriptor)
+    answer = Answer(keeps_errors=True)
     limit(request)
     spark = start_spark(request)
     if request.is_isolated:
         limit_processes(spark)
-    os.dup2(nowhere, 2)
-    os.write(answer, STARTED)
-    verdict = msgspec.json.encode(judge(request, spark))
-    os.write(answer, verdict + b"\n")
-    # All processes end with us, Java too: the server gave us a session of our own.
-    os.killpg(0, signal.SIGKILL)
+    answer.start()
+    answer.end_with(judge(request, spark))
 
 
 if __name__ == "__main__":

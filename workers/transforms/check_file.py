@@ -98,21 +98,41 @@ def limit(request: Limits) -> None:
         resource.setrlimit(kind, (value, value))
 
 
+class Answer:
+    """The way to the server, on a descriptor of its own. What the author's code prints is discarded.
+
+    Make it before any of that code runs. keeps_errors: the error output stays until `start`.
+    """
+
+    def __init__(self, *, keeps_errors: bool = False) -> None:
+        self._descriptor = os.dup(1)
+        self._nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1) if keeps_errors else (0, 1, 2):
+            os.dup2(self._nowhere, descriptor)
+
+    def start(self) -> None:
+        """Say that the environment stands: from here on, an end is caused by the author's code."""
+        os.dup2(self._nowhere, 2)
+        self._write(STARTED)
+
+    def end_with(self, verdict: msgspec.Struct) -> None:
+        """Write the answer, then end all processes of this session: threads, exit hooks and children, too."""
+        self._write(msgspec.json.encode(verdict) + b"\n")
+        os.killpg(0, signal.SIGKILL)
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
 def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    # Output of the file is discarded: the answer has a descriptor of its own.
-    answer = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    answer = Answer()
     if request.uid is not None:
         become(request.uid)
     limit(request)
-    os.write(answer, STARTED)
-    verdict = msgspec.json.encode(judge(request))
-    os.write(answer, verdict + b"\n")
-    # All processes of the file end with us, threads and exit hooks too: the server gave us a session of our own.
-    os.killpg(0, signal.SIGKILL)
+    answer.start()
+    answer.end_with(judge(request))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ network, and no Kafka client is made: nothing can be written.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 
 import msgspec
@@ -27,7 +25,7 @@ from app.core.transforms.trying import (
 from workers.transforms import Output, RecordError, TransformError
 from workers.transforms.build import build
 from workers.transforms.carrying import transformed, untimed
-from workers.transforms.check_file import STARTED, become, limit
+from workers.transforms.check_file import Answer, become, limit
 from workers.transforms.user_code import UserCodeError
 
 
@@ -89,20 +87,12 @@ def _shown(output: Output, sink_topic: str) -> TriedOutput:
 
 def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=TrialRequest)
-    # Output of the file is discarded: the answer has a descriptor of its own.
-    answer = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+    answer = Answer()
     if request.uid is not None:
         become(request.uid)
     limit(request)
-    os.write(answer, STARTED)
-    left = msgspec.json.encode(run(request)) + b"\n"
-    while left:
-        left = left[os.write(answer, left) :]
-    # All processes of the file end with us, threads and exit hooks too: the server gave us a session of our own.
-    os.killpg(0, signal.SIGKILL)
+    answer.start()
+    answer.end_with(run(request))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ from app.core.access.repeated_commands import OnceDep
 from app.core.access.signed_in import Viewer, may
 from app.core.journals.log_look import parse_start
 from app.core.pipelines.definition import with_group
+from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.pipelines.pipeline_record import Pipeline, Revision
-from app.core.pipelines.ports import TopicReader
 from app.core.pipelines.schemas import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, TrialGiven, Validation
 from app.core.pipelines.service import pipelines
 from app.core.pipelines.service.pipelines import SavedPipeline
-from app.core.pipelines.service.trying import Trial, TrialQuery, try_pipeline
+from app.core.pipelines.service.trying import Trial, TrialQuery, reader_of, try_pipeline
 from app.core.pipelines.service.validation import plan_problems, unsaved_changes, validate_pipeline
 from app.core.wiring import WiringDep
 from app.kit.access import Principal, Verb
@@ -34,6 +34,20 @@ IfMatch = Annotated[
 ]
 
 
+async def _plan(
+    uow: Uow, wiring: WiringDep, by: Principal, definition: PipelineDefinition, *, name: str
+) -> list[Problem]:
+    """Return the problems of a query's plan. The unit's transaction is rolled back before."""
+    return await plan_problems(
+        uow,
+        wiring.brokers,
+        name=name,
+        definition=with_group(definition, name=name),
+        allowed=wiring.allowed_options,
+        by=by,
+    )
+
+
 @router.get("", responses=refusals())
 async def list_pipelines(uow: Uow, _: Viewer, after: After = None, limit: Limit = 50) -> Shown[Page[Pipeline]]:
     """List all pipelines with their current definition and run, by name."""
@@ -48,14 +62,7 @@ async def create_pipeline(
     plan: list[Problem] = []
 
     async def make_plan() -> None:
-        plan[:] = await plan_problems(
-            uow,
-            wiring.brokers,
-            name=body.name,
-            definition=with_group(body.definition, name=body.name),
-            allowed=wiring.allowed_options,
-            by=by,
-        )
+        plan[:] = await _plan(uow, wiring, by, body.definition, name=body.name)
 
     async def act() -> SavedPipeline:
         return await pipelines.create_pipeline(
@@ -86,7 +93,7 @@ async def try_definition(
     """
     return await try_pipeline(
         uow,
-        wiring.part(TopicReader),
+        reader_of(wiring.parts),
         definition=body.definition,
         query=TrialQuery(
             records=body.records, topic=body.topic, partition=body.partition, start=parse_start(body.start)
@@ -108,14 +115,7 @@ async def validate_definition(
 
     It answers also without the brokers; a warning then names the parts that could not be checked.
     """
-    plan = await plan_problems(
-        uow,
-        wiring.brokers,
-        name=name,
-        definition=with_group(body.definition, name=name),
-        allowed=wiring.allowed_options,
-        by=by,
-    )
+    plan = await _plan(uow, wiring, by, body.definition, name=name)
     problems = await validate_pipeline(
         uow,
         wiring.brokers,
@@ -154,14 +154,7 @@ async def change_pipeline(
     plan: list[Problem] = []
 
     async def make_plan() -> None:
-        plan[:] = await plan_problems(
-            uow,
-            wiring.brokers,
-            name=name,
-            definition=with_group(body.definition, name=name),
-            allowed=wiring.allowed_options,
-            by=by,
-        )
+        plan[:] = await _plan(uow, wiring, by, body.definition, name=name)
 
     async def act() -> SavedPipeline:
         return await pipelines.change_pipeline(

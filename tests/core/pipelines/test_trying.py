@@ -16,6 +16,7 @@ import pytest
 from app.core.clusters.cluster import Cluster
 from app.core.pipelines import pipeline_file
 from app.core.pipelines.pages.form import definition_of
+from app.core.pipelines.pages.trial_form import SAMPLE
 from app.core.pipelines.pipeline import Filter, PipelineDefinition, StepOperator, Steps
 from app.core.pipelines.ports import SampleQuery, SampleRead, TopicReader
 from app.core.pipelines.store import PipelineStore
@@ -216,3 +217,10 @@ async def test_empty_form_is_drawn_again_with_the_chosen_kind(wiring: Wiring) ->
         answer = await browser.post("/new-pipeline", data=empty, headers={"hx-request": "true"})
     assert answer.status_code == 200
     assert 'id="add-step"' in answer.text
+
+
+async def test_without_the_product_that_reads_topics_the_refusal_says_so(wiring: Wiring) -> None:
+    bare = replace(wiring, parts={})
+    status, found = await tried(bare, body())
+    assert (status, "no product that reads records" in found["detail"]) == (503, True), found
+    assert "no product that reads records" in await posted(bare, do=SAMPLE)

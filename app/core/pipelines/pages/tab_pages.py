@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -55,6 +55,16 @@ def columns_of(definition: PipelineDefinition) -> str:
     return "" if definition.files is None else describe_columns(definition.files.partition_by)
 
 
+def _tab(pipeline: Pipeline, tab: str, context: Mapping[str, Any]) -> Screen:
+    return Screen(
+        template=f"pipelines/{tab}",
+        title=f"{tab.capitalize()} of {pipeline.name}",
+        context=context,
+        concerns=concerns_of(pipeline),
+        tabs=pipeline_tabs(pipeline.name, pipeline.definition, tab),
+    )
+
+
 def looking_at_runs(name: str, after: str | None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now
@@ -68,13 +78,7 @@ def looking_at_runs(name: str, after: str | None) -> Look:
             "runs": found.items,
             "pages": links_of(found.next_cursor, partial(screen.url_of, "pipelines", name, "runs"), after=after),
         }
-        return Screen(
-            template="pipelines/runs",
-            title=f"Runs of {name}",
-            context=context,
-            concerns=concerns_of(pipeline),
-            tabs=pipeline_tabs(name, pipeline.definition, "runs"),
-        )
+        return _tab(pipeline, "runs", context)
 
     return look
 
@@ -95,13 +99,7 @@ def looking_at_events(wiring: Wiring, name: str) -> Look:
             "fencings": fencings,
             "events": [event for _, event in await uow.of(TaskStore).recent_events(pipeline=name, limit=_EVENTS)],
         }
-        return Screen(
-            template="pipelines/events",
-            title=f"Events of {name}",
-            context=context,
-            concerns=concerns_of(pipeline),
-            tabs=pipeline_tabs(name, pipeline.definition, "events"),
-        )
+        return _tab(pipeline, "events", context)
 
     return look
 
@@ -138,13 +136,7 @@ def looking_at_definition(name: str) -> Look:
             "revisions": await uow.of(PipelineStore).list_revisions(name),
             "commands": commands.items,
         }
-        return Screen(
-            template="pipelines/definition",
-            title=f"Definition of {name}",
-            context=context,
-            concerns=concerns_of(pipeline),
-            tabs=pipeline_tabs(name, definition, "definition"),
-        )
+        return _tab(pipeline, "definition", context)
 
     return look
 
@@ -158,13 +150,7 @@ def looking_at_more(name: str) -> Look:
             "links": links_within(pipeline.definition, "more"),
             "is_live": await uow.of(RunStore).find_live(name) is not None,
         }
-        return Screen(
-            template="pipelines/more",
-            title=f"More of {name}",
-            context=context,
-            concerns=concerns_of(pipeline),
-            tabs=pipeline_tabs(name, pipeline.definition, "more"),
-        )
+        return _tab(pipeline, "more", context)
 
     return look
 

@@ -15,7 +15,16 @@ from app.core.journals.log_look import Landmark, parse_start
 from app.core.pipelines.pages.form import definition_of
 from app.core.pipelines.pipeline import PipelineDefinition, Steps
 from app.core.pipelines.ports import TopicReader
-from app.core.pipelines.service.trying import SAMPLES, TRIED, ShownRecord, Trial, TrialQuery, read_samples, try_pipeline
+from app.core.pipelines.service.trying import (
+    SAMPLES,
+    TRIED,
+    ShownRecord,
+    Trial,
+    TrialQuery,
+    read_samples,
+    reader_of,
+    try_pipeline,
+)
 from app.core.transforms.field_path import FieldPathError, parse
 from app.core.transforms.sampled_fields import MOST_FIELDS, fields_of, unknown_fields
 from app.core.wiring import Wiring
@@ -59,7 +68,7 @@ async def panel_of(wiring: Wiring, by: Principal, values: Mapping[str, str], do:
         async with wiring.unit_of_work() as uow:
             trial = await try_pipeline(
                 uow,
-                wiring.part(TopicReader),
+                reader_of(wiring.parts),
                 definition=decoded,
                 query=query,
                 allowed=wiring.allowed_options,
@@ -76,7 +85,7 @@ async def _samples(wiring: Wiring, by: Principal, values: Mapping[str, str]) -> 
         raise InvalidError("Name a source topic first", field="source_topics")
     async with wiring.unit_of_work() as uow:
         shown, found = await read_samples(
-            uow, wiring.part(TopicReader), cluster=values.get("cluster", ""), topic=topic, by=by, limit=SAMPLES
+            uow, reader_of(wiring.parts), cluster=values.get("cluster", ""), topic=topic, by=by, limit=SAMPLES
         )
     fields = fields_of(record.value for record in found.records)
     return RecordsPanel(samples=shown, topic=topic, notes=found.notes, sampled=fields)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import cast
 
 import msgspec
 
@@ -21,7 +22,7 @@ from app.core.transforms.tried_transform import try_transform
 from app.core.transforms.trying import MOST_RECORDS, SampleRecord, TriedOutput, TriedResult
 from app.kit.access import Principal, Verb, require
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.errors import InvalidError, Problem
+from app.kit.errors import InvalidError, Problem, UnavailableError
 
 SAMPLES = 5
 TRIED = 20
@@ -88,6 +89,14 @@ class TrialQuery(msgspec.Struct, frozen=True, kw_only=True):
     topic: str | None = None
     partition: int | None = None
     start: LogStart = Landmark.END
+
+
+def reader_of(parts: Mapping[type, object]) -> TopicReader:
+    """Return the reader among the parts of a server. Raises UnavailableError if no product gives one."""
+    reader = cast("TopicReader | None", parts.get(TopicReader))
+    if reader is None:
+        raise UnavailableError("This server has no product that reads records, so it shows none and tries none")
+    return reader
 
 
 async def read_samples(
