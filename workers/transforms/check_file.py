@@ -99,7 +99,7 @@ def limit(request: Limits) -> None:
 
 
 class Answer:
-    """The way to the server, on a descriptor of its own. What the author's code prints is discarded.
+    """The way to the server, on a descriptor of its own. Output of the author's code is discarded.
 
     Make it before any of that code runs. keeps_errors: the error output stays until `start`.
     """

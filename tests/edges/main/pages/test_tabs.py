@@ -33,7 +33,7 @@ def pages_of_a_pipeline() -> list[str]:
         route = context.original_route
         assert isinstance(route, APIRoute)
         below = path.removeprefix(_NAME)
-        if "GET" in route.methods and "{" not in below and below.rpartition("/")[2] not in _NO_PAGE:
+        if "GET" in (route.methods or ()) and "{" not in below and below.rpartition("/")[2] not in _NO_PAGE:
             found.add(below)
     return sorted(found)
 
