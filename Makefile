@@ -55,7 +55,7 @@ ifdef ARGS
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) $(ARGS)
 else
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite quick --numprocesses 2 --dist loadfile
-	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite core --durations 10
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite core --numprocesses 2 --dist load --durations 10
 endif
 
 test-more: $(STAMP) ## The tests that `make test` omits, sampled by a printed seed: at most 15 minutes (SEED=…)

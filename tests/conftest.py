@@ -23,7 +23,7 @@ from app.edges.embedded.spark import SparkCluster
 from app.edges.main.products import PARTS
 from tests.support import results
 from tests.support.brokers import TEST_BROKER_SETTINGS
-from tests.support.collection import Suite, cost, not_drawn, over_budget, suites_of
+from tests.support.collection import Suite, cost, forbid_clusters, not_drawn, over_budget, suites_of
 from tests.support.databases import MigratedDatabases, create_database, drop_database
 from tests.support.progress import Progress
 from tests.support.results import SECONDS, timed_tests
@@ -108,6 +108,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     minutes: float | None = item.config.getoption("--minutes")
     if minutes is not None and time.monotonic() - item.config.stash[_BEGAN] > 60 * minutes:
         pytest.skip(f"not begun: {minutes:g} minutes were over")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_clusters(request: pytest.FixtureRequest) -> Generator[None]:
+    """In the quick suite, a test fails that starts a broker or Spark in its own process."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("--suite") == Suite.QUICK:
+            forbid_clusters(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

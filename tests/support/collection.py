@@ -4,8 +4,12 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import NoReturn
 
 import pytest
+
+from app.edges.embedded.kafka import KafkaCluster
+from app.edges.embedded.spark import SparkCluster
 
 # The usual parameters of the loop's and the journals' tests; a case meets one of them in a run, by chance.
 _VARIANTS = ("protocol", "version")
@@ -93,6 +97,16 @@ def _is_heavy(item: pytest.Item) -> bool:
     """True if it starts brokers, Spark or a browser, or is marked `slow`; the others share nothing but cores."""
     is_marked = any(item.get_closest_marker(name) is not None for name in ("browser", "faults", "slow", "core"))
     return is_marked or bool(_HEAVY & fixtures_of(item))
+
+
+def forbid_clusters(patch: pytest.MonkeyPatch) -> None:
+    """Let the start of a broker or of Spark fail the test: marks would be forgotten."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        pytest.fail("this starts a broker or Spark, so it is not of the quick suite: mark it slow")
+
+    for cluster in (KafkaCluster, SparkCluster):
+        patch.setattr(cluster, "start", refuse)
 
 
 def _other_parameters(item: pytest.Item) -> list[tuple[str, str]]:

@@ -174,3 +174,12 @@ def test_all_samples_nothing(tmp_path: Path) -> None:
     assert sum(name.startswith("test_sampled") for name in names) == 10
     assert sum(name.startswith("test_variants") for name in names) == 4
     assert sum(name.startswith("test_pool") for name in names) == 2
+
+
+@pytest.mark.parametrize("cluster", ["kafka.KafkaCluster", "spark.SparkCluster"])
+def test_quick_test_that_starts_a_cluster_fails(tmp_path: Path, cluster: str) -> None:
+    module, name = cluster.split(".")
+    tests = f"from app.edges.embedded.{module} import {name}\n\ndef test_marked_wrongly():\n    {name}.start()\n"
+    keeper = _Keeper()
+    run_inside(tmp_path, tests, keeper, "--suite", "quick")
+    assert keeper.outcomes == {"failed": 1}

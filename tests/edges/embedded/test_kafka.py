@@ -69,6 +69,7 @@ def test_broker_listens_on_loopback_only(kafka: KafkaCluster) -> None:
     assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_overrides_reach_the_broker() -> None:
     with KafkaCluster.start(overrides={"message.max.bytes": "12345"}) as cluster:
         resource = ConfigResource(ResourceType.BROKER, "1")
@@ -89,6 +90,7 @@ def lone(tmp_path_factory: pytest.TempPathFactory):
         yield cluster
 
 
+@pytest.mark.slow
 def test_acknowledged_records_survive_kill_and_restart(lone: KafkaCluster) -> None:
     topic = unique_name()
     create_topic(lone.bootstrap_servers, topic)
@@ -101,6 +103,7 @@ def test_acknowledged_records_survive_kill_and_restart(lone: KafkaCluster) -> No
     assert read_all(lone.bootstrap_servers, topic, 1000) == values
 
 
+@pytest.mark.slow
 def test_paused_broker_does_not_answer_until_resumed(lone: KafkaCluster) -> None:
     lone.broker(1).pause()
     try:
@@ -111,6 +114,7 @@ def test_paused_broker_does_not_answer_until_resumed(lone: KafkaCluster) -> None
     wait_for(lambda: live_brokers(lone.bootstrap_servers) == {1}, 30, "an answer after SIGCONT")
 
 
+@pytest.mark.slow
 def test_named_folder_brings_the_same_cluster_back(tmp_path: Path) -> None:
     topic = unique_name()
     with KafkaCluster.start(data_dir=tmp_path) as first:
@@ -124,6 +128,7 @@ def test_named_folder_brings_the_same_cluster_back(tmp_path: Path) -> None:
         assert read_all(second.bootstrap_servers, topic, 1) == ["kept"]
 
 
+@pytest.mark.slow
 def test_temporary_data_is_gone_after_stop() -> None:
     with KafkaCluster.start() as cluster:
         folder = cluster.data_dir
@@ -131,16 +136,19 @@ def test_temporary_data_is_gone_after_stop() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
     with pytest.raises(EmbeddedError, match=r"(?s)Kafka broker 1 ended with exit code 1 .*no\.such\.Reporter"):
         KafkaCluster.start(overrides={"metric.reporters": "no.such.Reporter"})
 
 
+@pytest.mark.slow
 def test_setting_that_kafka_refuses_is_named() -> None:
     with pytest.raises(EmbeddedError, match=r"Invalid value not a number for configuration log\.segment\.bytes"):
         KafkaCluster.start(overrides={"log.segment.bytes": "not a number"})
 
 
+@pytest.mark.slow
 def test_process_of_a_stopped_broker_is_a_clear_error(tmp_path: Path) -> None:
     cluster = KafkaCluster.start(data_dir=tmp_path)
     cluster.stop()
@@ -148,6 +156,7 @@ def test_process_of_a_stopped_broker_is_a_clear_error(tmp_path: Path) -> None:
         _ = cluster.broker(1).pid
 
 
+@pytest.mark.slow
 def test_heap_is_the_one_asked_for() -> None:
     with KafkaCluster.start(jvm=Jvm(heap_mb=200, quick_start=False)) as cluster:
         command_line = psutil.Process(cluster.broker(1).pid).cmdline()
@@ -204,6 +213,7 @@ def test_brokers_die_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     wait_for(lambda: has_ended(broker_pid), 20, f"the end of the orphaned broker, pid {broker_pid}")
 
 
+@pytest.mark.slow
 def test_a_broker_runs_where_a_folder_has_a_space_and_an_umlaut_under_the_c_locale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

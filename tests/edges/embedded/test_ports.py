@@ -41,6 +41,7 @@ def taken_first(monkeypatch: pytest.MonkeyPatch) -> Generator[int]:
         yield port
 
 
+@pytest.mark.slow
 def test_broker_whose_port_was_taken_starts_on_another(taken_first: int) -> None:
     with KafkaCluster.start() as cluster:
         assert cluster.broker(1).port != taken_first
@@ -53,6 +54,7 @@ def test_postgres_whose_port_was_taken_starts_on_another(taken_first: int) -> No
         assert "Address already in use" in server.process.log_path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_spark_master_whose_port_was_taken_starts_on_another(taken_first: int) -> None:
     with SparkCluster.start(workers=0) as cluster:
         assert cluster.master_url != f"spark://127.0.0.1:{taken_first}"

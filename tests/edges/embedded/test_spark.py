@@ -17,6 +17,8 @@ from app.edges.embedded.pyspark_package import spark_home
 from app.edges.embedded.spark import SparkCluster
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 APPLICATION = textwrap.dedent("""
     import sys, time
     from pathlib import Path

@@ -23,6 +23,8 @@ from app.kit.errors import BrokerUnreachableError, InvalidError
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.hostile_broker import answering, expecting_sasl, serving
 
+pytestmark = pytest.mark.slow
+
 _VERDICT_S = 15.0
 _ELSEWHERE = "192.0.2.1:9092"
 _KINDS = {

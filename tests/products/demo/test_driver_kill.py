@@ -4,6 +4,7 @@ import itertools
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
 
@@ -48,18 +49,25 @@ class Batches:
         (self.checkpoint / "commits" / str(batch)).touch()
 
     def commit(self) -> None:
+        self.begin()
+        self.end()
+
+    def begin(self) -> None:
         self._producer.begin_transaction()
         self._producer.produce(self._topic, b"row")
+        self._producer.flush(20)
+
+    def end(self) -> None:
         self._producer.commit_transaction(20)
 
-    def kill(self, pid: int) -> KilledDriver | None:
-        looks = itertools.count()
+    def kill(self, pid: int, *, looks: int = LOOKS) -> KilledDriver | None:
+        looked = itertools.count()
         tail = IdTail(bootstrap_servers=self._bootstrap, transactional_ids=[self._name])
         try:
             # Each look reads one record, and other tests have written into the partition of this id.
             assert tail.state_of(self._name) is not None
             return kill_after_a_commit(
-                tail, self._name, pid=pid, checkpoint=self.checkpoint, give_up=lambda: next(looks) > LOOKS
+                tail, self._name, pid=pid, checkpoint=self.checkpoint, give_up=lambda: next(looked) > looks
             )
         finally:
             tail.close()
@@ -90,6 +98,27 @@ def test_a_driver_is_left_alone_after_the_record_and_before_the_next_commit(
     assert batches.kill(driver.pid) is None
     assert driver.poll() is None
     assert psutil.Process(driver.pid).status() != psutil.STATUS_STOPPED, "the driver was left frozen"
+
+
+def test_a_driver_is_stepped_from_the_begin_of_its_transaction_to_the_commit(
+    driver: subprocess.Popen[bytes], batches: Batches
+) -> None:
+    batches.plan(0)
+    batches.begin()
+    kills: list[KilledDriver | None] = []
+    killing = threading.Thread(target=lambda: kills.append(batches.kill(driver.pid, looks=10_000)))
+    killing.start()
+    seen: set[str] = set()
+
+    def is_stepped() -> bool:
+        seen.add(psutil.Process(driver.pid).status())
+        return {psutil.STATUS_STOPPED, psutil.STATUS_SLEEPING} <= seen
+
+    wait_for(is_stepped, 10, "the driver stopped at times")
+    assert driver.poll() is None, "nothing is committed yet"
+    batches.end()
+    killing.join(20)
+    assert kills == [KilledDriver(driver.pid, 0)]
 
 
 def test_a_process_that_is_no_driver_is_not_signalled(batches: Batches) -> None:

@@ -25,6 +25,8 @@ from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 from tests.support.watched import watching
 
+pytestmark = pytest.mark.slow
+
 _BEHIND_MS = 300_000
 _NEAR_MS = 3_000
 

@@ -33,6 +33,8 @@ from tests.support.control_plane import ControlPlane
 from tests.support.hanging import make_hanging
 from tests.support.topics import unique_name
 
+pytestmark = pytest.mark.slow
+
 ANN = Principal(name="ann", role=Role.OPERATOR)
 KAFKA_CLUSTER_ID = "as-the-brokers-say"
 

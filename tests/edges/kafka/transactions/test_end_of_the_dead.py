@@ -26,6 +26,8 @@ from tests.edges.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.topics import unique_name
 
+pytestmark = pytest.mark.slow
+
 _DEADLINE_S = 20.0
 _RACES = 24
 _Init: Any = InitProducerIdRequest

@@ -18,6 +18,8 @@ from tests.edges.kafka.transactions.test_explaining import ask_tool
 from tests.support.hanging import make_hanging
 from tests.support.topics import unique_name
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.core
 async def test_hanging_transaction_is_ended_and_readers_go_on(scene: Scene) -> None:

@@ -21,6 +21,8 @@ from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 _LOOKS = 12
 
 

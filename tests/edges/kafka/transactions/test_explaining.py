@@ -24,6 +24,8 @@ from tests.support.kafka_tools import rows, run_tool
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for_async
 
+pytestmark = pytest.mark.slow
+
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 

@@ -38,6 +38,8 @@ from tests.support.topics import unique_name
 from tests.support.waiting import wait_for_async
 from tests.support.watched import observer_of
 
+pytestmark = pytest.mark.slow
+
 SEARCH = KafkaSearch(environment={}, secrets_dir=None)
 _WITHIN_S = 30.0
 

@@ -27,6 +27,8 @@ from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 _ASK_FOR_S = 6.0
 _DEADLINE_S = 60.0
 

@@ -24,6 +24,8 @@ from tests.support.permissions import GUARDED_BROKER_SETTINGS, deny
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for_async
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def guarded() -> Generator[Scene]:
