@@ -95,10 +95,10 @@ class MeasuredServer:
 
 
 @contextmanager
-def measured_server(folder: Path) -> Generator[MeasuredServer]:
+def measured_server(folder: Path, *, heap_mb: int = 512) -> Generator[MeasuredServer]:
     """With one cluster, observed, and no pipeline. Everything ends with the context."""
     with (
-        KafkaCluster.start(overrides=TEST_BROKER_SETTINGS, jvm=Jvm(heap_mb=512, quick_start=False)) as kafka,
+        KafkaCluster.start(overrides=TEST_BROKER_SETTINGS, jvm=Jvm(heap_mb=heap_mb, quick_start=False)) as kafka,
         EmbeddedPostgres.start() as postgres,
     ):
         count_statements(postgres)
