@@ -231,7 +231,7 @@ def measure(folder: Path) -> dict[str, object]:
     with measured_server(folder, heap_mb=1_024) as server:
         fill(server)
         read_s = written(server, 0, IDS)
-        path = f"/api/v1/groups?cluster={CLUSTER}&limit=1&search=group-{GROUPS - 1:04}"
+        path = f"/api/v1/clusters/{CLUSTER}/groups?limit=1&search=group-{GROUPS - 1:04}"
         wait_for(lambda: bool(server.process.ask(path).json()["items"]), 60, lambda: server.process.ask(path).text)
         cookies = cookies_of(server, PEOPLE)
         with going_round(server.bootstrap_servers, IDS):

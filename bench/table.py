@@ -164,6 +164,24 @@ ROWS = (
     Row("200 tasks report: the server's processor time", "", "growth", "tasks.steps.200.server_cores", "cores"),
     Row("50 pipelines: the server's processor time", "", "growth", "pipelines.steps.50.server_cores", "cores"),
     Row("the same: heartbeats refused", "none", "growth", "pipelines.steps.50.refused", ""),
+    Row(
+        "one pipeline of two tasks, 400 records/s: the server's processor time",
+        "at most 0.05 cores",
+        "server_load",
+        "running.server_cores",
+        "cores",
+    ),
+    Row("the same with its page open", "", "server_load", "running_with_a_page.server_cores", "cores"),
+    Row("the same, without a run", "", "server_load", "without_a_run.server_cores", "cores"),
+    Row(
+        "50,000 ids, 5,000 groups, 10,000 topics, 500 open pages: slowest page, p95",
+        "at most 100 ms",
+        "pages",
+        "slowest_p95_ms",
+        "ms",
+    ),
+    Row("the same, without open pages", "at most 100 ms", "pages", "slowest_p95_alone_ms", "ms"),
+    Row("the same: the server's processor time, 500 open pages", "", "pages", "server_cores", "cores"),
     Row("50,000 ids: the server's processor time", "", "growth", "ids.steps.50000.server_cores", "cores"),
 )
 
