@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,13 @@ SHOWN_AS_IT_IS = {"store.py"}
 
 def calls_of(name: str) -> set[str]:
     """Return the files of app and workers that call `name`."""
+    return {file for file, called in all_calls().items() if name in called}
+
+
+@cache
+def all_calls() -> dict[str, set[str]]:
     files = [path for place in ("app", "workers") for path in (ROOT / place).rglob("*.py")]
-    return {path.relative_to(ROOT).as_posix() for path in files if name in called_in(path)}
+    return {path.relative_to(ROOT).as_posix(): called_in(path) for path in files}
 
 
 def called_in(path: Path) -> set[str]:
