@@ -15,6 +15,8 @@ _BAD_RECORD = re.compile(r"\[USER_RAISED_EXCEPTION\] (the value of .* does not f
 _START_OVER = "fenceline_spark.start_over(…)"
 _NEW_CHECKPOINT = "fenceline new-checkpoint"
 """The command of a pipeline; the sink names the call of its library."""
+_SETTLE = "fenceline_spark.settle(…, committed=…)"
+_SETTLE_PIPELINE = "fenceline_spark.settle and the pipeline's group and ids (docs/dataframe-pipelines.md)"
 _CONCURRENT = "org.apache.spark.SparkConcurrentModificationException"
 """Another driver has written the batch's file in the checkpoint: in `offsets` or in `commits`."""
 _SPARKS = ("org.apache.spark.", "java.lang.RuntimeException", "java.util.concurrent.")
@@ -63,7 +65,8 @@ def judged(chain: list[str], *, what: str = "") -> QueryFailedError:
     for text in reversed(chain):
         refused = _REFUSED.search(text)
         if refused is not None:
-            return QueryFailedError(_KINDS[refused[1]], what + refused[2].replace(_START_OVER, _NEW_CHECKPOINT))
+            message = refused[2].replace(_START_OVER, _NEW_CHECKPOINT).replace(_SETTLE, _SETTLE_PIPELINE)
+            return QueryFailedError(_KINDS[refused[1]], what + message)
         bad = _BAD_RECORD.search(text)
         if bad is not None:
             return QueryFailedError(FailureKind.REFUSAL, what + bad[1])

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 from app.core.runs.task import Counters, TaskState
 from app.core.wire import protocol
@@ -30,11 +31,16 @@ from workers.spark.query_progress import Progress
 log = logging.getLogger(__name__)
 
 AGAIN_AFTER_S = 3.0
+MOST_KEPT = 5_000
+"""Batches that wait for a server that is away: over an hour with one batch a second, in about 5 MB."""
 _AWAY = (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError)
 
 
 class BatchReporter:
-    """Sends the query's state and its batches from a thread of its own, after each batch and every few seconds."""
+    """Sends the query's state and its batches from a thread of its own, after each batch and every few seconds.
+
+    While no server stores them, the newest MOST_KEPT batches wait. They are sent oldest first, a full report at a time.
+    """
 
     def __init__(
         self,
@@ -48,7 +54,7 @@ class BatchReporter:
         self._client = client
         self._interval_s = interval_s
         self._now_ms = now_ms
-        self._batches: deque[BatchProgress] = deque(maxlen=LARGEST_REPORT)
+        self._batches: deque[BatchProgress] = deque(maxlen=MOST_KEPT)
         self._state = QueryState.STARTING
         self._query_id: str | None = None
         self._failing = False
@@ -80,15 +86,16 @@ class BatchReporter:
         while True:
             self._wake.clear()
             is_last = self._closing
-            if self._query_id is not None:
-                self._try_to_send(self._query_id)
+            while self._query_id is not None and self._has_stored(self._query_id) and self._batches:
+                pass
             if is_last:
                 self._client.close()
                 return
             self._wake.wait(self._interval_s)
 
-    def _try_to_send(self, query_id: str) -> None:
-        batches = tuple(self._batches)
+    def _has_stored(self, query_id: str) -> bool:
+        """Send the state and the oldest batches. Return whether the server has stored them."""
+        batches = tuple(islice(self._batches, LARGEST_REPORT))
         report = QueryReport(
             run_id=self._specification.run_id,
             ordinal=self._specification.ordinal,
@@ -104,18 +111,19 @@ class BatchReporter:
             if not self._failing:
                 log.warning("batches cannot be reported, the query continues: %s", error)
             self._failing = True
-            return
+            return False
         except Exception:
             # A bug of Fenceline: the thread must survive, or reports end.
             if not self._failing:
                 log.exception("a report of batches failed unexpectedly; the next are tried")
             self._failing = True
-            return
+            return False
         self._failing = False
         if answer.stored:
             sent = {batch.batch for batch in batches}
             while self._batches and self._batches[0].batch in sent:
                 self._batches.popleft()
+        return answer.stored
 
 
 class WriterReports:

@@ -111,11 +111,11 @@ class UnansweredOffset(msgspec.Struct, frozen=True, kw_only=True):
 class LostOffsetsError(ConflictError):
     """A pipeline is not started, since its group has lost committed offsets; a page offers the next steps."""
 
-    def __init__(self, pipeline: str, group: str, lost: Sequence[LostOffset]) -> None:
-        super().__init__(
-            f"pipeline {pipeline} is not started: {lost_sentence(group, lost)}. {ways_out(pipeline)}", field="group_id"
-        )
+    def __init__(self, pipeline: str, group: str, lost: Sequence[LostOffset], *, is_query: bool) -> None:
+        ways = ways_out(pipeline, is_query=is_query)
+        super().__init__(f"pipeline {pipeline} is not started: {lost_sentence(group, lost)}. {ways}", field="group_id")
         self.pipeline = pipeline
+        self.is_query = is_query
         self.problems = [Problem(field="group_id", message=str(one)) for one in lost]
 
 
@@ -199,22 +199,37 @@ def _named(found: Sequence[object]) -> str:
     return "; ".join(map(str, found[:_NAMED])) + more
 
 
-def ways_out(pipeline: str) -> str:
+def ways_out(pipeline: str, *, is_query: bool) -> str:
+    """Return the next steps. A query begins at the group's offsets only if its checkpoint is empty."""
+    resume = f"`fenceline runs offsets {pipeline} --to recorded --execute --why …`"
+    if is_query:
+        return (
+            f"Restore them: {resume}. A start then continues at the checkpoint, or there if it is lost, too. "
+            f"To start over, use {new_checkpoint(pipeline)}."
+        )
     return (
-        f"Resume there: `fenceline runs offsets {pipeline} --to recorded --execute --why …`. "
+        f"Resume there: {resume}. "
         "To start over, use `--to earliest` (processes again) or `--to latest` (skips records)."
     )
 
 
-def problems(pipeline: str, group: str, compared: Compared) -> Iterator[Problem]:
+def new_checkpoint(pipeline: str) -> str:
+    """Return the command by which a query begins at other offsets; those of the group have no effect on it."""
+    return f"`fenceline new-checkpoint {pipeline}`"
+
+
+def problems(pipeline: str, group: str, compared: Compared, *, is_query: bool) -> Iterator[Problem]:
     """Yield warnings at the field of the group: the definition may be saved, and the start is refused."""
     if compared.lost:
-        message = f"A start is refused: {lost_sentence(group, compared.lost)}. {ways_out(pipeline)}"
+        ways = ways_out(pipeline, is_query=is_query)
+        message = f"A start is refused: {lost_sentence(group, compared.lost)}. {ways}"
         yield Problem(field="group_id", message=message, is_warning=True)
     if compared.truncated:
-        yield Problem(field="group_id", message=truncated_sentence(pipeline, compared.truncated), is_warning=True)
+        message = truncated_sentence(pipeline, compared.truncated, is_query=is_query)
+        yield Problem(field="group_id", message=message, is_warning=True)
     if compared.stale:
-        yield Problem(field="group_id", message=stale_sentence(pipeline, group, compared.stale), is_warning=True)
+        message = stale_sentence(pipeline, group, compared.stale, is_query=is_query)
+        yield Problem(field="group_id", message=message, is_warning=True)
     if compared.unanswered:
         yield Problem(field="group_id", message=unanswered_sentence(group, compared.unanswered), is_warning=True)
     if compared.moved:
@@ -235,17 +250,22 @@ def unanswered_sentence(group: str, unanswered: Sequence[UnansweredOffset]) -> s
     )
 
 
-def stale_sentence(pipeline: str, group: str, stale: Sequence[StaleOffset]) -> str:
+def stale_sentence(pipeline: str, group: str, stale: Sequence[StaleOffset], *, is_query: bool) -> str:
     return (
         f"A start is refused: a topic was recreated, and {group} may still have offsets of the deleted one: "
-        f"{_named(stale)}. Reset the offsets: `fenceline runs offsets {pipeline} "
-        "--set TOPIC:PARTITION=OFFSET --execute --why …`"
+        f"{_named(stale)}. {_elsewhere(pipeline, is_query=is_query)}"
     )
 
 
-def truncated_sentence(pipeline: str, truncated: Sequence[TruncatedOffset]) -> str:
+def truncated_sentence(pipeline: str, truncated: Sequence[TruncatedOffset], *, is_query: bool) -> str:
     return (
         "A start is refused: a log was truncated before the committed offset and has other records there now "
-        f"(unclean leader election): {_named(truncated)}. Reset the offsets: `fenceline runs offsets {pipeline} "
-        "--set TOPIC:PARTITION=OFFSET --execute --why …`"
+        f"(unclean leader election): {_named(truncated)}. {_elsewhere(pipeline, is_query=is_query)}"
     )
+
+
+def _elsewhere(pipeline: str, *, is_query: bool) -> str:
+    """Return the next step where the committed offset cannot be used."""
+    if is_query:
+        return f"The checkpoint has the same offsets. Begin with another one: {new_checkpoint(pipeline)}"
+    return f"Reset the offsets: `fenceline runs offsets {pipeline} --set TOPIC:PARTITION=OFFSET --execute --why …`"

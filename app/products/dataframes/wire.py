@@ -16,7 +16,7 @@ from app.core.wire import protocol
 
 BATCHES_PATH = "/workers/v1/dataframe/batches"
 LARGEST_REPORT = 100
-"""Batches of one report. Older ones that the server has not received are dropped."""
+"""Batches of one report. A driver sends more in several reports, oldest first."""
 
 Count = Annotated[int, Bound(LARGEST, counted_as="batches.counts")]
 OptionalCount = Annotated[int | None, Bound(LARGEST, counted_as="batches.counts")]

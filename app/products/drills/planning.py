@@ -224,7 +224,10 @@ def _after_the_thaw(definition: PipelineDefinition) -> str:
     return "after the thaw its transaction is fenced by its generation or epoch, and it rejoins the group"
 
 
-def without_server(for_s: float, bound_s: float | None) -> list[Expectation]:
+def without_server(
+    for_s: float, bound_s: float | None, *, reported: str = "tasks report their events afterwards"
+) -> list[Expectation]:
+    """Return the expectations of a frozen server, for every kind of pipeline."""
     return [
         Expectation(
             sentence="pages, REST and heartbeats have no answer until the thaw",
@@ -237,9 +240,9 @@ def without_server(for_s: float, bound_s: float | None) -> list[Expectation]:
             because="pipelines need Kafka only, and no server",
         ),
         Expectation(
-            sentence="tasks report their events afterwards",
+            sentence=reported,
             within_s=for_s + RETURNS_WITHIN_S,
-            because="they keep events until the server has stored them",
+            because="they are kept until the server has stored them",
         ),
     ]
 

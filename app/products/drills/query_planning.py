@@ -1,4 +1,4 @@
-"""The expectations of a drill of a query, whose driver is frozen or killed. Nothing is measured.
+"""The expectations of a drill of a query: its driver is frozen or killed, or the server is frozen. Nothing is measured.
 
 One driver has the pipeline, so no other member takes over. A killed driver is leased again as soon as its process is
 gone. A frozen one is replaced after the session timeout, when its group removes it, too.
@@ -53,7 +53,7 @@ def _stands_still_s(definition: PipelineDefinition, kind: DrillKind, *, for_s: f
 
 def _expected(definition: PipelineDefinition, kind: DrillKind, *, for_s: float, bound_s: float) -> list[Expectation]:
     if kind is DrillKind.FREEZE_SERVER:
-        return without_server(for_s, bound_s)
+        return without_server(for_s, bound_s, reported="the driver reports its batches afterwards, each of them")
     session_s, timeout_s = definition.session_timeout_ms / 1000, definition.transaction_timeout_ms / 1000
     session = f"session timeout {session_s:g} s"
     if kind is DrillKind.KILL_INSTANCE:

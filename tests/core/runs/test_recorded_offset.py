@@ -13,10 +13,12 @@ from app.core.runs.recorded_offset import (
     MovedOffset,
     RecordedOffset,
     StaleOffset,
+    TruncatedOffset,
     UnansweredOffset,
     compare,
     is_same_topic,
     lost_sentence,
+    problems,
 )
 
 BOUNDS: dict[Partition, ResetBounds | str] = {
@@ -122,3 +124,18 @@ def test_a_sentence_names_three_and_counts_the_rest() -> None:
     said = lost_sentence("g", many)
     assert said.count("would begin at") == 3
     assert said.endswith("and 3 more partitions")
+
+
+@pytest.mark.parametrize("is_query", [False, True])
+def test_only_commands_with_an_effect_are_named(is_query: bool) -> None:
+    """A query begins at its checkpoint: another offset of its group would change nothing."""
+    found = Compared(
+        lost=of({}, at(0, 7)).lost,
+        stale=(StaleOffset(topic="in", partition=0, committed=7),),
+        truncated=(TruncatedOffset(topic="in", partition=0, committed=7, epoch=1, end=5),),
+    )
+    said = [problem.message for problem in problems("flights", "g", found, is_query=is_query)]
+    assert len(said) == 3
+    assert all(("fenceline new-checkpoint flights" in each) is is_query for each in said), said
+    assert any("--to earliest" in each or "--set" in each for each in said) is not is_query
+    assert "fenceline runs offsets flights --to recorded" in said[0]

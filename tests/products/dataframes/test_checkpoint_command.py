@@ -10,14 +10,18 @@ from typing import Any
 import httpx
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 from rich.console import Console
 from typer.testing import CliRunner
 
 from app.core.clusters.partition import Partition
+from app.core.clusters.store import ClusterStore
 from app.core.journals.query_marker import QueryMarker
 from app.core.pipelines.store import PipelineStore
+from app.core.runs.recorded_offset import RecordedOffset
 from app.core.runs.run import RunEnd
+from app.core.runs.store.recorded_offsets import RecordedOffsetStore
 from app.core.runs.store.runs import RunStore
 from app.core.wiring import Wiring
 from app.edges.cli import build
@@ -86,6 +90,18 @@ class Stopped:
 
     async def committed(self) -> tuple[dict[Partition, int], dict[Partition, QueryMarker]]:
         return await self.wiring.brokers.offsets_and_markers({"bootstrap.servers": self.servers}, self.group)
+
+    async def record(self, at: Partition, offset: int) -> None:
+        """As the heartbeats of the writers do."""
+        async with self.plane.uow() as uow:
+            await uow.of(RecordedOffsetStore).replace(
+                [RecordedOffset(topic=at.topic, partition=at.number, offset=offset)],
+                pipeline="flights",
+                kafka_cluster_id=(await uow.of(ClusterStore).get("real")).kafka_cluster_id,
+                group=self.group,
+                now=self.plane.now,
+            )
+            await uow.commit()
 
     async def end(self, run_id: str) -> None:
         async with self.plane.uow() as uow:
@@ -360,3 +376,25 @@ async def test_command_line_confirms_the_plan_that_it_has_shown(
     assert client.requests[-1] == (path, leave(client.plan))
     assert f"checkpoint: {OLD}-r2" in " ".join(done.output.split())
     assert "fenceline runs start flights" in " ".join(done.output.split())
+
+
+async def test_a_start_after_the_offsets_have_expired_names_steps_that_have_an_effect_on_a_query(
+    stopped: Stopped, author: httpx.AsyncClient, browser: httpx.AsyncClient
+) -> None:
+    await stopped.make()
+    await stopped.record(Partition(stopped.source, 0), 6)
+    admin = AdminClient({"bootstrap.servers": stopped.servers, **QUIET})
+    admin.delete_consumer_groups([stopped.group])[stopped.group].result(20)  # pyright: ignore[reportUnknownMemberType]
+    refused = await browser.post("/pipelines/flights/start", data={"why": "go"})
+    assert (refused.status_code, "has lost committed offsets" in refused.text) == (409, True)
+    assert f'href="{PAGE}">New checkpoint…' in refused.text
+    assert refused.text.count('action="/pipelines/flights/reset-offsets"') == 1
+
+    for path, why in (("preview", {}), ("reset", {"why": "again"})):
+        earliest = await author.post(f"{API}/offsets/{path}", json={"kind": "earliest", **why})
+        assert (earliest.status_code, "begins at its checkpoint" in earliest.text) == (422, True), earliest.text
+    restored = await browser.post("/pipelines/flights/reset-offsets", data={"kind": "recorded", "why": "it expired"})
+    assert restored.status_code == 303
+    assert await stopped.committed() == ({Partition(stopped.source, 0): 6}, {})
+    started = await browser.post("/pipelines/flights/start", data={"why": "go"})
+    assert started.headers["location"].endswith("said=started")

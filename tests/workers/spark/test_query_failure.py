@@ -25,6 +25,11 @@ _TASK = (
             FailureKind.REFUSAL,
             "checkpoint c is new. Start over: fenceline new-checkpoint.",
         ),
+        (
+            ["io.fenceline.spark.Refusal: gone. Use fenceline_spark.settle(…, committed=…)."],
+            FailureKind.REFUSAL,
+            "gone. Use fenceline_spark.settle and the pipeline's group and ids (docs/dataframe-pipelines.md).",
+        ),
         ([f"{_TASK}io.fenceline.spark.Takeover: taken over.\n\tat a.b"], FailureKind.TAKEOVER, "taken over."),
         (
             [

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 from tests.workers.spark.test_query_progress import of
 from tests.workers.spark.test_watch import SPECIFICATION
 from workers.server_client import ServerAwayError, ServerClient
-from workers.spark.query_reporting import BatchReporter, WriterReports
+from workers.spark.query_reporting import MOST_KEPT, BatchReporter, WriterReports
 
 
 class PlayedClient:
@@ -94,12 +94,25 @@ def test_batches_wait_for_a_server_that_is_away_or_does_not_store(
     assert [1, 2, 3] in numbers(client)[before:] or [3] in numbers(client)[before:]
 
 
-def test_the_oldest_batches_are_dropped_beyond_a_report(client: PlayedClient, reporter: BatchReporter) -> None:
+def test_more_batches_than_a_report_has_are_sent_in_several_oldest_first(
+    client: PlayedClient, reporter: BatchReporter
+) -> None:
     client.is_away = True
-    reporter.publish("q", QueryState.RUNNING, [batch(number) for number in range(LARGEST_REPORT + 5)])
+    reporter.publish("q", QueryState.RUNNING, [batch(number) for number in range(2 * LARGEST_REPORT + 5)])
+    client.is_away = False
+    wait_for(lambda: len(numbers(client)) == 3, 5, lambda: f"three reports; {numbers(client)}")
+    assert [len(each) for each in numbers(client)] == [LARGEST_REPORT, LARGEST_REPORT, 5]
+    assert [number for each in numbers(client) for number in each] == list(range(2 * LARGEST_REPORT + 5))
+
+
+def test_only_the_newest_batches_wait_for_a_server_that_is_away_for_long(
+    client: PlayedClient, reporter: BatchReporter
+) -> None:
+    client.is_away = True
+    reporter.publish("q", QueryState.RUNNING, [batch(number) for number in range(MOST_KEPT + 5)])
     client.is_away = False
     wait_for(lambda: bool(numbers(client)), 5, "a report")
-    assert numbers(client)[0] == list(range(5, LARGEST_REPORT + 5))
+    assert numbers(client)[0][0] == 5
 
 
 def test_the_last_batches_are_sent_at_the_end(client: PlayedClient, reporter: BatchReporter) -> None:

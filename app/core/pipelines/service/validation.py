@@ -114,7 +114,8 @@ async def _check_offsets(
     except UnavailableError as error:
         message = f"{error.message} Not checked: whether the group still has the committed offsets"
         return [Problem(field="group_id", message=message, is_warning=True)]
-    return list(recorded_offset.problems(name, definition.group_id, compared))
+    is_query = definition.dataframe is not None
+    return list(recorded_offset.problems(name, definition.group_id, compared, is_query=is_query))
 
 
 async def unsaved_changes(uow: UnitOfWork, name: str, definition: PipelineDefinition) -> list[PendingChange]:

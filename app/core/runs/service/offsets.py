@@ -13,7 +13,7 @@ from app.core.clusters.service import refuse_other_cluster
 from app.core.clusters.store import ClusterStore
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, ResetBounds, plan
-from app.core.runs.recorded_offset import RecordedOffset, is_same_topic
+from app.core.runs.recorded_offset import RecordedOffset, is_same_topic, new_checkpoint
 from app.core.runs.service.recorded_offsets import partitions_of
 from app.core.runs.store.recorded_offsets import RecordedOffsetStore
 from app.core.runs.store.runs import RunStore
@@ -27,7 +27,8 @@ async def preview_offset_reset(
 ) -> list[OffsetChange]:
     """Return the changes of `reset_offsets`, a line for each partition; nothing is changed. Works while a run lives.
 
-    Raises InvalidError with every problem of the target, NotFoundError if a source topic does not exist.
+    Raises InvalidError with every problem of the target, NotFoundError if a source topic does not exist. A query takes
+    RECORDED only: it begins at its checkpoint.
     """
     changes, _ = await _planned(uow, brokers, pipeline=pipeline, target=target)
     return changes
@@ -39,6 +40,12 @@ async def _planned(
     """Return the changes, and the id of each source topic that they were planned for."""
     record = await uow.of(PipelineStore).get(pipeline)
     definition = record.definition
+    if definition.dataframe is not None and target.kind is not OffsetTargetKind.RECORDED:
+        raise InvalidError(
+            f"the query of {pipeline} begins at its checkpoint, not at the offsets of its group. To begin elsewhere, "
+            f"use {new_checkpoint(pipeline)}",
+            field="kind",
+        )
     cluster = await uow.of(ClusterStore).get(record.cluster)
     connection = cluster.connection()
     facts = await brokers.facts(connection, topics=definition.source_topics)

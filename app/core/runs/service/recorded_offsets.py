@@ -103,7 +103,7 @@ async def refuse_lost_offsets(
     """
     cluster = await uow.of(ClusterStore).get(pipeline.cluster)
     compared = await compare_offsets(uow, brokers, cluster=cluster, definition=pipeline.definition, timeout_s=timeout_s)
-    _refuse_lost(pipeline.name, pipeline.definition.group_id, compared)
+    _refuse_lost(pipeline, compared)
     return compared
 
 
@@ -113,10 +113,11 @@ async def refuse_lost_offsets_of_live(uow: UnitOfWork, brokers: Brokers, pipelin
         await refuse_lost_offsets(uow, brokers, pipeline, timeout_s=_TIMEOUT_OF_LIVE_S)
 
 
-def _refuse_lost(pipeline: str, group: str, compared: Compared) -> None:
+def _refuse_lost(pipeline: Pipeline, compared: Compared) -> None:
+    name, group, is_query = pipeline.name, pipeline.definition.group_id, pipeline.definition.dataframe is not None
     if compared.truncated:
-        raise ConflictError(truncated_sentence(pipeline, compared.truncated), field="group_id")
+        raise ConflictError(truncated_sentence(name, compared.truncated, is_query=is_query), field="group_id")
     if compared.lost:
-        raise LostOffsetsError(pipeline, group, compared.lost)
+        raise LostOffsetsError(name, group, compared.lost, is_query=is_query)
     if compared.stale:
-        raise ConflictError(stale_sentence(pipeline, group, compared.stale), field="group_id")
+        raise ConflictError(stale_sentence(name, group, compared.stale, is_query=is_query), field="group_id")
