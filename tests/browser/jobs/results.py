@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,11 +70,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """changed_since_commit: the commit alone does not say what was run."""
+    """changed_since_commit: the commit alone does not say what was run. load: the machine's, over 5 minutes."""
 
     commit: str
     changed_since_commit: bool
     date: str
+    load: float
+    cores: int
     results: tuple[Result, ...]
 
 
@@ -87,6 +90,8 @@ def write(results: Sequence[Result], path: Path) -> None:
         commit=git("rev-parse", "HEAD"),
         changed_since_commit=is_changed_since_commit(),
         date=datetime.now(UTC).isoformat(timespec="minutes"),
+        load=round(os.getloadavg()[1], 1),
+        cores=os.cpu_count() or 1,
         results=tuple(results),
     )
     path.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
@@ -95,7 +100,8 @@ def write(results: Sequence[Result], path: Path) -> None:
 def page(results: Results) -> str:
     """The page: one table for each hand, the jobs in the order of the run."""
     changed = " and changes" if results.changed_since_commit else ""
-    parts = [_BEGINNING, f"Measured {results.date[:10]} at `{results.commit[:10]}`{changed}.\n"]
+    machine = f"on {results.cores} shared cores under a load of {results.load}"
+    parts = [_BEGINNING, f"Measured {results.date[:10]} at `{results.commit[:10]}`{changed}, {machine}.\n"]
     for hand, (title, about) in _HANDS.items():
         counts = _CHARGED[hand]
         rows = [one for one in results.results if one.hand == hand]
