@@ -14,7 +14,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 # As pip does: behind a company's certificate authority the system's certificates are the right ones.
 export UV_SYSTEM_CERTS ?= 1
 
-.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock spark-wheel native sanitized bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers jobs lint format pictures lock spark-wheel native sanitized bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -87,6 +87,11 @@ numbers: $(STAMP) ## Generate docs/measured/faults.md and file-faults.md from th
 	$(BIN)/python -m tests.fault_suite.page
 	$(BIN)/python -m tests.fault_suite.file_page
 	$(BIN)/python -m tests.fault_suite.dataframes.page
+
+jobs: $(STAMP) ## Clicks and seconds of ten jobs in the browser: docs/measured/jobs.md
+	$(BIN)/fenceline doctor --for tests
+	FENCELINE_TEST_JOBS=tests/results/jobs.json $(BIN)/pytest --all tests/browser/jobs
+	$(BIN)/python -m tests.browser.jobs.results
 
 standstill: $(STAMP) ## Recovery times after the loss of an instance, against their bounds (ARGS=…)
 	$(BIN)/fenceline doctor --for tests

@@ -53,6 +53,7 @@ _LABELS = {
     AdviceVerdict.FENCE: "blocked by an open transaction",
     AdviceVerdict.OWNER: "blocked, owner alive",
     AdviceVerdict.WAIT: "blocked, ends by itself",
+    AdviceVerdict.BEHIND: "readable lag",
     AdviceVerdict.CANNOT_TELL: "cannot be verified",
     AdviceVerdict.UNSETTLED: "changed during the check",
     AdviceVerdict.FREE: "not blocked",

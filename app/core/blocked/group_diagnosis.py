@@ -32,6 +32,10 @@ from app.core.lag.report import PartitionLag
 from app.core.lag.wording import behind_of
 from app.kit.words import count
 
+_NOT_JUDGED = (
+    "No transaction blocks the group. One check cannot tell whether it advances: check again and compare its committed "
+    "offset, or ask the server, which judges by samples (`fenceline groups`)."
+)
 _BATCHES = (
     "No transaction blocks the group. Its query commits offsets with each batch, so lag includes the running one. "
     "Check the duration of its batches, not the brokers."
@@ -100,6 +104,17 @@ def _moving(facts: GroupFacts, asked: Asked) -> list[PartitionLag]:
     return [one for at, one in asked.lag.items() if at in names and one.state is LagState.HEALTHY]
 
 
+def _of_samples(position: GroupPosition, asked: Asked) -> str:
+    """Describe the state in this partition by the server's samples, in the words of its pages, if there are any."""
+    sampled = asked.lag.get((position.partition.topic, position.partition.partition))
+    if sampled is None or sampled.state is LagState.UNKNOWN:
+        return _NOT_JUDGED
+    return (
+        f"No transaction blocks the group. By the server's samples it is {sampled.state}: check the consumers (slow, "
+        "paused, failing, or the partition is not assigned), not the brokers."
+    )
+
+
 def _behind(
     facts: GroupFacts, position: GroupPosition, ends: LogEnds, readable: int, ahead: LogStretch | None, asked: Asked
 ) -> Diagnosis:
@@ -133,10 +148,7 @@ def _behind(
             verdict=AdviceVerdict.BEHIND,
             headline=headline,
             links=links,
-            advice=_BATCHES
-            if facts.is_query
-            else "No transaction blocks the group. Check the consumers (slow, paused, failing, or the partition is "
-            "not assigned), not the brokers.",
+            advice=_BATCHES if facts.is_query else _of_samples(position, asked),
         )
     return Diagnosis(
         subject=name,

@@ -74,15 +74,18 @@ def effects_of(changes: Sequence[OffsetChange]) -> list[str]:
     new = [one for one in changes if one.committed is None]
     found: list[str] = []
     if again:
-        records = count(sum(one.records for one in again), "record")
+        many = sum(one.records for one in again)
+        are, their = ("is", "its") if many == 1 else ("are", "their")
         found.append(
-            f"Up to {records} of {count(len(again), 'partition')} are read again: their outputs will be written twice."
+            f"Up to {count(many, 'record')} of {count(len(again), 'partition')} {are} read again: {their} outputs will "
+            "be written twice."
         )
     if never:
-        records = count(-sum(one.records for one in never), "record")
+        many = -sum(one.records for one in never)
+        are, they_are = ("is", "it is") if many == 1 else ("are", "they are")
         found.append(
-            f"Up to {records} of {count(len(never), 'partition')} are skipped: they are never processed, without any "
-            "output."
+            f"Up to {count(many, 'record')} of {count(len(never), 'partition')} {are} skipped: {they_are} never "
+            "processed, without any output."
         )
     if new:
         records = count(sum(one.records for one in new), "record")

@@ -56,9 +56,17 @@ def test_group_that_is_behind_and_moves_is_healthy() -> None:
     assert only(found).verdict is AdviceVerdict.FREE
     assert found.headline == "billing is healthy: 37 records behind, reading 400/s."
     slow = msgspec.structs.replace(moving, state=LagState.SLOW)
-    assert only(diagnose_group(group(position), msgspec.structs.replace(context, lag={slow.at: slow}))).verdict is (
-        AdviceVerdict.BEHIND
-    )
+    judged = only(diagnose_group(group(position), msgspec.structs.replace(context, lag={slow.at: slow})))
+    assert judged.verdict is AdviceVerdict.BEHIND
+    assert "By the server's samples it is slow" in judged.advice
+
+
+def test_one_check_does_not_judge_whether_a_group_advances() -> None:
+    """Without a server, lag of a healthy consumer and of a stopped one look the same."""
+    position = GroupPosition(partition=read_through(held(None)), committed=4, ahead=LogStretch(4, 14, records=10))
+    found = diagnose_group(group(position), asked())
+    assert found.headline == "billing has not read 1 of 1 partition to the end: readable lag (orders-0)."
+    assert "One check cannot tell whether it advances" in only(found).advice
 
 
 def test_offsets_behind_the_lso_need_an_open_transaction_of_the_leader() -> None:

@@ -98,5 +98,5 @@ def test_effects_are_told_for_outputs() -> None:
     assert effects_of([change(7, 7)]) == effects_of([]) == ["No offset changes."]
     again, never, unknown = effects_of([change(7, 4), change(9, 8), change(5, 6), change(None, 90)])
     assert again == "Up to 4 records of 2 partitions are read again: their outputs will be written twice."
-    assert never == "Up to 1 record of 1 partition are skipped: they are never processed, without any output."
+    assert never == "Up to 1 record of 1 partition is skipped: it is never processed, without any output."
     assert unknown.startswith("1 partition without a committed offset: up to 10 records are there to be read.")

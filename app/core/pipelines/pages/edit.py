@@ -54,20 +54,20 @@ FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     "processing_guarantee": [
         (ProcessingGuarantee.EXACTLY_ONCE_V2, "exactly_once_v2"),
         (ProcessingGuarantee.AT_LEAST_ONCE, "at_least_once"),
-        (ProcessingGuarantee.EXACTLY_ONCE, "exactly_once (a producer for each input partition)"),
+        (ProcessingGuarantee.EXACTLY_ONCE, "exactly_once (per partition)"),
     ],
     "offset_fencing": [
-        (OffsetFencing.GENERATION, "generation: stale members are rejected"),
-        (OffsetFencing.GROUP_ONLY, "group_only: as clients before KIP-447; exactly_once alone"),
+        (OffsetFencing.GENERATION, "generation: no stale members"),
+        (OffsetFencing.GROUP_ONLY, "group_only: as before KIP-447"),
     ],
     "errors.policy": [
         (FailurePolicy.FAIL, "fail: abort and stop there"),
         (FailurePolicy.SKIP, "skip it and count it"),
-        (FailurePolicy.DEAD_LETTER, "dead letter, in the same transaction"),
+        (FailurePolicy.DEAD_LETTER, "dead letter, same transaction"),
     ],
     **file_sink_form.CHOICES,
     **dataframe_form.CHOICES,
-    "allows_drills": [("false", "not allowed"), ("true", "allowed: its instances may be frozen and killed")],
+    "allows_drills": [("false", "not allowed"), ("true", "allowed")],
     "transform.scope": [
         (PythonScope.RECORD, "one record at a time"),
         (PythonScope.BATCH, "a batch at a time"),
@@ -351,7 +351,7 @@ async def _screen(
     kinds = [("identity", "identity: records pass unchanged"), ("steps", "steps on JSON values")]
     if wiring.settings.python_transforms or values.get("transform.kind") == "python":
         kinds.append(("python", "python: a function in an uploaded file"))
-    kinds.append((dataframe_form.KIND, "dataframe: a query over streams (Structured Streaming)"))
+    kinds.append((dataframe_form.KIND, "dataframe: Structured Streaming"))
     code = [(dataframe_form.SQL, "SQL")]
     if wiring.settings.python_transforms or values.get(dataframe_form.CODE) == dataframe_form.FILE:
         code.append((dataframe_form.FILE, "a function in an uploaded file"))

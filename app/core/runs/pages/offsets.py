@@ -38,7 +38,7 @@ _KINDS = {
     OffsetTargetKind.EARLIEST: "The earliest offset",
     OffsetTargetKind.LATEST: "The end (latest)",
     OffsetTargetKind.OFFSETS: "Named offsets",
-    OffsetTargetKind.RECORDED: "Recorded offsets, where the group has none",
+    OffsetTargetKind.RECORDED: "Recorded, for missing offsets",
 }
 _BACK = {
     "1 hour": timedelta(hours=1),

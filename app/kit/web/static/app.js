@@ -217,6 +217,10 @@
       if (field) field[isTicked(field) ? "checked" : "value"] = entry;
     }
   });
+  // Messages that appear above a field do not push it out of the window while it is typed into.
+  document.addEventListener("htmx:after:swap", ({ detail: { ctx } }) => {
+    if (ctx?.redrawn) document.activeElement.scrollIntoView({ block: "nearest" });
+  });
 
   document.addEventListener("htmx:after:swap", refresh);
   document.addEventListener("DOMContentLoaded", refresh);
@@ -358,7 +362,11 @@
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
-    for (const open of document.querySelectorAll("details.action[open]")) open.open = false;
+    for (const open of document.querySelectorAll("details.action[open]")) {
+      // Back to what opened it: a focus in a closed form would be lost.
+      if (open.contains(document.activeElement)) open.querySelector("summary").focus();
+      open.open = false;
+    }
   });
   document.addEventListener("click", (event) => {
     for (const open of document.querySelectorAll("details.action[open]")) {
