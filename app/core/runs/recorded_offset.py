@@ -199,7 +199,7 @@ def _named(found: Sequence[object]) -> str:
     return "; ".join(map(str, found[:_NAMED])) + more
 
 
-def ways_out(pipeline: str, *, is_query: bool) -> str:
+def ways_out(pipeline: str, *, is_query: bool = False) -> str:
     """Return the next steps. A query begins at the group's offsets only if its checkpoint is empty."""
     resume = f"`fenceline runs offsets {pipeline} --to recorded --execute --why …`"
     if is_query:

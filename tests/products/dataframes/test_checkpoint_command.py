@@ -92,10 +92,9 @@ class Stopped:
         return await self.wiring.brokers.offsets_and_markers({"bootstrap.servers": self.servers}, self.group)
 
     async def record(self, at: Partition, offset: int) -> None:
-        """As the heartbeats of the writers do."""
         async with self.plane.uow() as uow:
             await uow.of(RecordedOffsetStore).replace(
-                [RecordedOffset(topic=at.topic, partition=at.number, offset=offset)],
+                [RecordedOffset(topic=at.topic, partition=at.partition, offset=offset)],
                 pipeline="flights",
                 kafka_cluster_id=(await uow.of(ClusterStore).get("real")).kafka_cluster_id,
                 group=self.group,
@@ -379,19 +378,20 @@ async def test_command_line_confirms_the_plan_that_it_has_shown(
 
 
 async def test_a_start_after_the_offsets_have_expired_names_steps_that_have_an_effect_on_a_query(
-    stopped: Stopped, author: httpx.AsyncClient, browser: httpx.AsyncClient
+    stopped: Stopped, as_role: AsRole, browser: httpx.AsyncClient
 ) -> None:
     await stopped.make()
     await stopped.record(Partition(stopped.source, 0), 6)
-    admin = AdminClient({"bootstrap.servers": stopped.servers, **QUIET})
+    admin = AdminClient({"bootstrap.servers": stopped.servers})
     admin.delete_consumer_groups([stopped.group])[stopped.group].result(20)  # pyright: ignore[reportUnknownMemberType]
     refused = await browser.post("/pipelines/flights/start", data={"why": "go"})
     assert (refused.status_code, "has lost committed offsets" in refused.text) == (409, True)
     assert f'href="{PAGE}">New checkpoint…' in refused.text
     assert refused.text.count('action="/pipelines/flights/reset-offsets"') == 1
 
+    operator = await as_role(Role.OPERATOR)
     for path, why in (("preview", {}), ("reset", {"why": "again"})):
-        earliest = await author.post(f"{API}/offsets/{path}", json={"kind": "earliest", **why})
+        earliest = await operator.post(f"{API}/offsets/{path}", json={"kind": "earliest", **why})
         assert (earliest.status_code, "begins at its checkpoint" in earliest.text) == (422, True), earliest.text
     restored = await browser.post("/pipelines/flights/reset-offsets", data={"kind": "recorded", "why": "it expired"})
     assert restored.status_code == 303
