@@ -26,6 +26,7 @@ from app.core.blocked.facts import (
     PartitionFacts,
     Refused,
 )
+from app.core.clusters.partition import Partition
 from app.core.journals.live_groups import SHARE_STATE_NOT_DECODED
 from app.core.lag.movement import LagState
 from app.core.lag.report import PartitionLag
@@ -105,8 +106,8 @@ def _moving(facts: GroupFacts, asked: Asked) -> list[PartitionLag]:
 
 
 def _of_samples(position: GroupPosition, asked: Asked) -> str:
-    """Describe the state in this partition by the server's samples, in the words of its pages, if there are any."""
-    sampled = asked.lag.get((position.partition.topic, position.partition.partition))
+    """Describe the state in this partition by the server's samples, as its pages do, if there are any."""
+    sampled = asked.lag.get(Partition(position.partition.topic, position.partition.partition))
     if sampled is None or sampled.state is LagState.UNKNOWN:
         return _NOT_JUDGED
     return (

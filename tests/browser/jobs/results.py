@@ -16,7 +16,7 @@ RESULTS = _ROOT / "tests" / "results" / "jobs.json"
 PAGE = _ROOT / "docs" / "measured" / "jobs.md"
 _BEGINNING = """# Jobs in the browser
 
-For those who choose or change the pages: the clicks and seconds of ten jobs, from the overview to the answer. `make
+For developers and reviewers: the clicks and seconds of ten jobs, from the overview to the answer. `make
 jobs` runs them on a real broker, Postgres and Chromium, and makes this page of `tests/results/jobs.json`.
 
 A job begins with the overview on the screen, and follows visible links only. Its test fails if it needs one click,

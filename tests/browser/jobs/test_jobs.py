@@ -90,7 +90,7 @@ def test_fence_it(blocked: Blocked, window: Page, hand: Hand, kept: list[Result]
     row = row_of(window, "Open problems", name)
     overview_with(window, row)
     most = Effort(clicks=2, fields=1, keys=2, pages=3 if hand is Hand.PLAIN else 2)
-    with counted(window, "fence it", hand, most=most, kept=kept) as job:
+    with counted(window, "fence the id", hand, most=most, kept=kept) as job:
         job.follow(row.get_by_role("link", name="Fence…"))
         job.heading(f"Fence {name}?")
         job.look("what a fence would do")
