@@ -204,7 +204,7 @@ def ways_out(pipeline: str, *, is_query: bool = False) -> str:
     resume = f"`fenceline runs offsets {pipeline} --to recorded --execute --why …`"
     if is_query:
         return (
-            f"Restore them: {resume}. A start then continues at the checkpoint, or there if it is lost, too. "
+            f"The query would begin there only without its checkpoint. Restore the offsets: {resume}. "
             f"To start over, use {new_checkpoint(pipeline)}."
         )
     return (
