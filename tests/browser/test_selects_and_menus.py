@@ -60,6 +60,7 @@ def test_no_select_cuts_a_value(site: Site, page: Page, pipeline: str, make_topi
     seen = 0
     for path in (*PAGES, *of_pipeline, "/migrations", topics, f"{topics}/{make_topic()}/records"):
         page.goto(path)
+        expect(page.locator("h1").first).to_be_attached()
         for window in (_DESK, NARROW):
             page.set_viewport_size(cast(Any, window))
             for folded in page.locator("details:not([open]) > summary").all():
