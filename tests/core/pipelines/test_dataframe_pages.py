@@ -88,7 +88,7 @@ async def test_a_query_is_saved_shown_edited_and_compared(browser: httpx.AsyncCl
     assert 'id="problem-transform.sql-1"' in wrong.text
     saved = await browser.post("/new-pipeline", data={**sound, "do": "save"}, timeout=300)
     assert (saved.status_code, saved.headers["location"]) == (303, f"/pipelines/{name}?said=created")
-    page = (await browser.get(f"/pipelines/{name}")).text
+    page = (await browser.get(f"/pipelines/{name}/definition")).text
     assert "SELECT carrier AS key, delay FROM flights" in page
     assert "Stream flights" in page
     form = (await browser.get(f"/pipelines/{name}/edit")).text
