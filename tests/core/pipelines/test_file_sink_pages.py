@@ -93,8 +93,9 @@ async def test_a_pipeline_of_files_is_saved_shown_edited_and_compared(
     columns = {f"{COLUMN}.0.of": "field", f"{COLUMN}.0.field": "carrier", f"{COLUMN}.1.of": "date"}
     saved = await browser.post("/new-pipeline", data={**sound, **CHOSEN, **columns, "do": "save"})
     assert (saved.status_code, saved.headers["location"]) == (303, f"/pipelines/{name}?said=created")
+    assert "Avro files by carrier and date" in (await browser.get(f"/pipelines/{name}")).text
     page = (await browser.get(f"/pipelines/{name}/definition")).text
-    assert "Avro files by carrier and date" in page
+    assert "by carrier and date" in page
     assert f"file:///data/{name}/…" in page
     assert "(files)" in (await browser.get("/pipelines")).text
     form = (await browser.get(f"/pipelines/{name}/edit")).text

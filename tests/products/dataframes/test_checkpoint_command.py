@@ -308,7 +308,7 @@ async def test_pipeline_without_a_query_has_no_checkpoint(stopped: Stopped, auth
 
 async def test_page_shows_the_plan_and_leaves_the_checkpoint(stopped: Stopped, browser: httpx.AsyncClient) -> None:
     await stopped.make()
-    assert f'href="{PAGE}"' in (await browser.get("/pipelines/flights")).text
+    assert f'href="{PAGE}"' in (await browser.get("/pipelines/flights/offsets")).text
     page = (await browser.get(PAGE)).text
     for text in ("At most 11 records are read again.", OLD, f'value="{OLD}-r2"', "fl.t.flights.0.0", "Lost state"):
         assert text in page
