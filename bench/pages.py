@@ -48,7 +48,7 @@ PAGES = {
     "topics, by a part of the name": f"/clusters/{CLUSTER}/topics?search=0999",
     "one topic": f"/clusters/{CLUSTER}/topics/topic-00042",
     "groups": f"/groups?cluster={CLUSTER}",
-    "one group": f"/groups/group?cluster={CLUSTER}&group=group-0042",
+    "one group": f"/groups/group?cluster={CLUSTER}&name=group-0042",
     "transactions": f"/transactions?cluster={CLUSTER}",
     "transactions, by a part of the id": f"/transactions?cluster={CLUSTER}&search=.4999",
     "one transactional id": f"/transactions/id?cluster={CLUSTER}&id=fl.t.pipeline-42.0.0",
@@ -59,6 +59,8 @@ PAGES = {
     "search": "/search?q=group-0042",
     "command log": "/commands",
 }
+
+_WITHOUT_STREAM = {"one topic", "search", "command log"}
 
 
 @dataclass
@@ -157,7 +159,7 @@ async def opened(server: MeasuredServer, cookies: Sequence[str]) -> tuple[list[O
     at = urlsplit(server.process.url)
     assert at.hostname is not None
     assert at.port is not None
-    streams = [stream_of(page) for page in PAGES.values() if not page.startswith(("/search", "/commands"))]
+    streams = [stream_of(page) for name, page in PAGES.items() if name not in _WITHOUT_STREAM]
     pages = [
         OpenPage(server.process.url, streams[number % len(streams)], cookies[number % len(cookies)])
         for number in range(STREAMS)
