@@ -58,7 +58,7 @@ _NOTE_WHEN_SHOWN = """() => {
 
 def watch(server: Observed, browser: Browser, page_path: str, stream_path: str, seconds: float) -> tuple[Shown, Shown]:
     """The frames that a reader of the stream and the browser got, with times, after a moment in which both settle."""
-    cookie = sessions(server, 1)[0]
+    cookie = sessions(server.process, 1)[0]
     name, _, value = cookie.partition("=")
     reader = Reader(server.process.url, stream_path, cookie)
     reading = threading.Thread(target=lambda: asyncio.run(_read(reader, _SETTLE_S + seconds)))

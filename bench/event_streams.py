@@ -69,7 +69,7 @@ async def read(server: Observed, cookies: list[str], seconds: float) -> tuple[li
 
 def measure(streams: int, seconds: float) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="fenceline-bench-") as folder, observed(Path(folder)) as server:
-        people = sessions(server, min(PEOPLE, streams))
+        people = sessions(server.process, min(PEOPLE, streams))
         cookies = [people[number % len(people)] for number in range(streams)]
         alone = server.cost().broker_connections
         with journal_load(server.bootstrap_servers, OPEN_WITHIN_S + seconds, beside=False):

@@ -30,6 +30,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from bench.growth.ids import going_round, written
 from bench.growth.server import CLUSTER, MeasuredServer, measured_server
 from bench.machine import keep, machine
+from bench.stream_readers import sessions
 from tests.support.definitions import a_definition
 from tests.support.waiting import wait_for
 
@@ -145,15 +146,6 @@ def _commit_for_groups(bootstrap_servers: str) -> None:
     client.close()
 
 
-def cookies_of(server: MeasuredServer, people: int) -> list[str]:
-    found: list[str] = []
-    for _ in range(people):
-        with httpx.Client(base_url=server.process.url, timeout=30, trust_env=False) as browser:
-            server.process.log_in(browser)
-            found.append("; ".join(f"{name}={value}" for name, value in browser.cookies.items()))
-    return found
-
-
 async def opened(server: MeasuredServer, cookies: Sequence[str]) -> tuple[list[OpenPage], list[asyncio.BaseTransport]]:
     """Open the streams, and wait until each has had a frame."""
     at = urlsplit(server.process.url)
@@ -235,7 +227,7 @@ def measure(folder: Path) -> dict[str, object]:
         read_s = written(server, 0, IDS)
         path = f"/api/v1/clusters/{CLUSTER}/groups?limit=1&search=group-{GROUPS - 1:04}"
         wait_for(lambda: bool(server.process.ask(path).json()["items"]), 60, lambda: server.process.ask(path).text)
-        cookies = cookies_of(server, PEOPLE)
+        cookies = sessions(server.process, PEOPLE)
         with going_round(server.bootstrap_servers, IDS):
             figures = asyncio.run(look(server, cookies))
     return {

@@ -73,7 +73,7 @@ def measure(past: Past) -> dict[str, object]:
         read_mb = server.memory_mb()
         with journal_load(server.bootstrap_servers, WATCHED_S + 2, beside=False) as load:
             server.wait_for_probe()
-            frames = asyncio.run(watch(server.process.url, sessions(server, 1)[0]))
+            frames = asyncio.run(watch(server.process.url, sessions(server.process, 1)[0]))
             watched_mb = server.memory_mb()
             load.communicate(timeout=60)
         peak_mb = server.peak_memory_mb()

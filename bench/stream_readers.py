@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from bench.stamped_server import Observed
+from tests.support.server_process import ServerProcess
 
 Shown = list[tuple[float, int]]
 """The moment, and the time that the probe's newest record carries."""
@@ -69,12 +69,12 @@ def shown_ms(found: re.Match[bytes]) -> int:
     return round(datetime.fromisoformat(moment.decode()).timestamp() * 1000)
 
 
-def sessions(server: Observed, number: int) -> list[str]:
+def sessions(server: ServerProcess, number: int) -> list[str]:
     """The cookies of as many browsers."""
     found: list[str] = []
     for _ in range(number):
-        with httpx.Client(base_url=server.process.url, timeout=30, trust_env=False) as browser:
-            server.process.log_in(browser)
+        with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as browser:
+            server.log_in(browser)
             found.append("; ".join(f"{name}={value}" for name, value in browser.cookies.items()))
     return found
 

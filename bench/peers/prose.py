@@ -18,7 +18,8 @@ JSON in a few minutes. `bench/results/latest.json` has every round, and `python 
   JVMs.
 - *Check.* After each run the system is stopped (Fenceline in Spark is killed). Every input id up to the last one found must be in the sink
   once, or at least once, at `read_committed`. A violation ends the benchmark. Values are not compared.
-- *Pairs* compare two variants of the loop that differ by a few per cent: two live processes run in turns of a few seconds.
+- *Pairs* compare two variants of the loop: two live processes run in turns of a few seconds. `at_least_once` makes Python objects of
+  records, both exactly-once guarantees do not.
 - The *limit* is a Python process that consumes and calls `produce_batch` with the loop's settings (`bench/peers/programs/limit.py`). It is
   idempotent, without transactions, offsets, keys and timestamps. The loop and Kafka Streams keep key, headers and timestamp; Spark's sink
   keeps no timestamps.
@@ -49,8 +50,10 @@ WHY = {
         "The loop also writes timestamps, and waits in each commit for deliveries, offsets and the end of the transaction."
     ),
     "exactly once vs our own at least once": (
-        "Both wait for the deliveries. `exactly_once_v2` adds two round trips to the coordinators in each commit, and the "
-        "offset log."
+        "`exactly_once_v2` adds two round trips to the coordinators in each commit, and the offset log."
+    ),
+    "records of 1 KB vs Kafka Streams": (
+        "Task and broker together use 1.5 of the two cores: the task waits for answers, in its fetches and in its commits."
     ),
     "two headers on each record vs none": ("librdkafka parses, copies and encodes the headers of each record."),
     "memory of one task at full speed, MB": (

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.core.access import schemas as access
-from app.core.access.command import Command
+from app.core.access.command import Command, CommandFilter
 from app.core.access.service import command_log, tokens
 from app.core.access.signed_in import CurrentPrincipal, Viewer, may
 from app.core.wiring import WiringDep
@@ -16,7 +16,7 @@ from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
-from app.kit.web.api.words import IdInPath, NameInPath, Why
+from app.kit.web.api.words import NO_NUL, IdInPath, Moment, NameInPath, Why
 from app.kit.web.dependencies import Uow
 
 router = APIRouter()
@@ -85,11 +85,25 @@ async def end_session(
 async def list_commands(
     uow: Uow,
     _: Viewer,
-    target: Annotated[
-        str | None, Query(max_length=200, pattern=r"^[a-z_]+:[A-Za-z0-9._-]+$", examples=["pipeline:delayed-flights"])
+    who: Annotated[
+        str | None, Query(max_length=100, pattern=NO_NUL, description="A user, or one of Fenceline's own loops.")
     ] = None,
+    verb: Verb | None = None,
+    target: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            pattern=r"^[a-z_]+(:[A-Za-z0-9._-]+)?$",
+            description="One thing, or all of a noun such as `pipeline`.",
+            examples=["pipeline:delayed-flights"],
+        ),
+    ] = None,
+    outcome: Annotated[str | None, Query(max_length=200, pattern=NO_NUL, description="A part of its sentence.")] = None,
+    since: Annotated[Moment | None, Query(description="Then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Before.")] = None,
     after: After = None,
     limit: Limit = 50,
 ) -> Shown[Page[Command]]:
     """List commands with user, target, reason and time, newest first."""
-    return await command_log.list_commands(uow, target=target, after=after, limit=limit)
+    wanted = CommandFilter(who=who, verb=verb, target=target, outcome=outcome, since=since, until=until)
+    return await command_log.list_commands(uow, wanted, after=after, limit=limit)

@@ -25,3 +25,20 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     why: str | None
     details: dict[str, Any]
     outcome: str
+
+
+class CommandFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """The wanted commands. A field that is None does not narrow them.
+
+    who: a user, or one of Fenceline's own loops. Case counts.
+    target: one thing (`pipeline:delayed-flights`), or every thing of a noun (`pipeline`).
+    outcome: a part of its sentence, in upper or lower case.
+    since, until: at `since` or later, before `until`.
+    """
+
+    who: str | None = None
+    verb: Verb | None = None
+    target: str | None = None
+    outcome: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None

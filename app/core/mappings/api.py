@@ -14,7 +14,7 @@ from app.kit.page import Page
 from app.kit.web.api.documented import refusals
 from app.kit.web.api.paging import After, Limit
 from app.kit.web.api.shown import Items, Shown
-from app.kit.web.api.words import Moment, NameInPath
+from app.kit.web.api.words import NO_NUL, Moment, NameInPath
 from app.kit.web.dependencies import Uow
 
 router = APIRouter(tags=["mappings"])
@@ -73,8 +73,8 @@ async def list_owner_history_of_cluster(
     wanted: Wanted,
     uow: Uow,
     _: Viewer,
-    group: Annotated[str | None, Query(max_length=32_767, pattern=r"^[^\x00]*$")] = None,
-    transactional_id: Annotated[str | None, Query(max_length=32_767, pattern=r"^[^\x00]*$")] = None,
+    group: Annotated[str | None, Query(max_length=32_767, pattern=NO_NUL)] = None,
+    transactional_id: Annotated[str | None, Query(max_length=32_767, pattern=NO_NUL)] = None,
     after: After = None,
     limit: Limit = 100,
 ) -> Shown[Page[PartitionOwnership]]:

@@ -20,6 +20,7 @@ from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import Problem
 from app.kit.moments import WordsError, moment_of
+from app.kit.web.api.words import NO_NUL
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.paging import AfterName, links_of
@@ -210,7 +211,7 @@ async def show(
     wiring: WiringDep,
     by: Viewer,
     cluster: Cluster,
-    group: Annotated[str, Query(max_length=32_767, pattern=r"^[^\x00]*$")],
+    group: Annotated[str, Query(max_length=32_767, pattern=NO_NUL)],
     topic: Annotated[str, Query(max_length=249, pattern=r"^[A-Za-z0-9._-]+$")],
     partition: Annotated[int, Query(ge=0, lt=2**31)],
     after: AfterName = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +13,7 @@ from app.core.access.signed_in import Viewer
 from app.core.blocked.readers import BlockedReport
 from app.core.double_processing.listing import OpenOverlaps
 from app.core.double_processing.service import open_overlaps
+from app.core.observing.pages.lag import lags_of
 from app.core.observing.pages.markers import fencing_markers
 from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
@@ -28,6 +30,7 @@ from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+NO_LAGS: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 _UNSEEN = (Quality.STALE, Quality.NOTHING)
 
 
@@ -42,6 +45,7 @@ def looking_at(wiring: Wiring, chosen: ChartRange = ChartRange.QUARTER) -> Look:
             unseen=unseen(wiring, now=now),
             overlaps=overlaps,
             unreached=unreached_of(wiring.observations.all(), overview.pipeline_clusters(view.lines)),
+            lags=lags_of(wiring.lags, (line.pipeline for line in view.lines)),
         )
         return Screen(template="overview/detail", title="Overview", context=context)
 
@@ -64,11 +68,13 @@ def context_of(
     unseen: Sequence[str] = (),
     overlaps: Sequence[OpenOverlaps] = (),
     unreached: Sequence[Unreached] = (),
+    lags: Mapping[str, Mapping[str, object]] = NO_LAGS,
 ) -> Mapping[str, object]:
     """The page's context. A partition that brokers refuse may be blocked: its cluster is not verified."""
     markers = fencing_markers(view.marked)
     return {
         "view": view,
+        "lags": lags,
         "chart": run_chart_of(view.series, view.window, markers) if view.series else None,
         "charts": page_charts(view.window, lambda span: screen.url_of(range=span), markers=markers),
         "unseen": sorted({*unseen, *(report.cluster for report in blocked if report.problem)}),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.service import command_log, idempotency
 from app.core.access.store.commands import CommandStore
 from app.kit.access import Principal, Role, Verb
@@ -31,7 +32,7 @@ async def command(plane: ControlPlane, *, key: str = "k", body: str = "one", by:
 
 async def carried_out(plane: ControlPlane) -> int:
     async with plane.uow() as uow:
-        return len((await uow.of(CommandStore).list(target=None, after=None, limit=100)).items)
+        return len((await uow.of(CommandStore).list(CommandFilter(), after=None, limit=100)).items)
 
 
 async def test_the_second_time_gives_the_first_answer(plane: ControlPlane) -> None:

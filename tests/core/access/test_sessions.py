@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.service import command_log, tokens
 from app.kit.access import OWN_ACTORS, Principal, Role, Session, Verb
 from app.kit.errors import ForbiddenError, InvalidError, NotFoundError
@@ -68,7 +69,7 @@ async def test_session_of_a_link_is_ended_and_the_others_go_on(plane: ControlPla
     assert (await is_open(plane, cookie), await is_open(plane, kept)) == (False, True)
     assert [one.principal.name for one in await listed(plane)] == ["ci"]
     async with plane.uow() as uow:
-        (command,) = (await command_log.list_commands(uow, target=f"session:{session.id}")).items
+        (command,) = (await command_log.list_commands(uow, CommandFilter(target=f"session:{session.id}"))).items
         assert (command.who, command.verb, command.why) == ("anna", Verb.END_SESSION, "left")
         for unknown in (session.id, "no-id"):
             with pytest.raises(NotFoundError):

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from app.core.access.command import Command
+from app.core.access.command import Command, CommandFilter
 from app.core.access.service import command_log
 from app.core.blocked.brokers import FencedProducer, NotEnded, TransactionBrokers
 from app.core.blocked.facts import KnownTransaction, Refused
@@ -124,7 +124,7 @@ class Scene:
 
     async def commands(self) -> list[Command]:
         async with self.plane.uow() as uow:
-            return list((await command_log.list_commands(uow, target=f"cluster:{CLUSTER}")).items)
+            return list((await command_log.list_commands(uow, CommandFilter(target=f"cluster:{CLUSTER}"))).items)
 
     async def events(self) -> list[FencingRecord]:
         async with self.plane.uow() as uow:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from app.core.access.command import Command
+from app.core.access.command import Command, CommandFilter
 from app.core.access.service import command_log
 from app.core.blocked.diagnosis import AdviceVerdict, Diagnosis
 from app.core.blocked.service import operating
@@ -104,7 +104,7 @@ async def fence(plane: ControlPlane, name: str, *, by: Principal = OLIVIA, force
 
 async def log_of(plane: ControlPlane) -> list[Command]:
     async with plane.uow() as uow:
-        return list((await command_log.list_commands(uow, target=f"cluster:{CLUSTER}")).items)
+        return list((await command_log.list_commands(uow, CommandFilter(target=f"cluster:{CLUSTER}"))).items)
 
 
 async def test_owner_is_named_and_alive_while_it_heartbeats(registered: ControlPlane, leave_open: LeaveOpen) -> None:

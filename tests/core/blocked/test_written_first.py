@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from app.core.access.command import Command
+from app.core.access.command import Command, CommandFilter
 from app.core.access.service import command_log
 from app.core.blocked.brokers import FencedProducer, TransactionBrokers
 from app.core.blocked.diagnosis import AdviceVerdict
@@ -100,7 +100,7 @@ async def act(plane: ControlPlane, what: Callable[..., Awaitable[T]], *, answers
 
 async def rows(plane: ControlPlane) -> list[Command]:
     async with plane.uow() as uow:
-        return list((await command_log.list_commands(uow, target=f"cluster:{CLUSTER}")).items)
+        return list((await command_log.list_commands(uow, CommandFilter(target=f"cluster:{CLUSTER}"))).items)
 
 
 async def test_change_is_logged_though_brokers_do_not_answer_afterwards(registered: ControlPlane) -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.cluster import TopicFacts
@@ -91,7 +92,9 @@ async def test_partitions_get_the_ids_that_the_formula_makes_and_the_pipeline_ow
     }
     assert await owned(plane) == {"app-0_0": IdKind.IMPORTED, "app-0_1": IdKind.IMPORTED}
     async with plane.uow() as uow:
-        (command, *_) = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=5)).items
+        (command, *_) = (
+            await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=5)
+        ).items
     assert (command.verb, command.who, command.why) == ("import_ids", "anna", "it moves here")
     assert command.outcome == "2 ids imported, 0 lines were imported before"
     assert command.details["ids"] == ["app-0_0", "app-0_1"]

@@ -21,8 +21,10 @@ from app.core.lag.wording import sentence_of
 from app.core.observing.live_cluster import LiveCluster
 from app.core.observing.pages.lag import lag_of
 from app.core.wiring import Wiring
+from app.edges.db.database import Database
 from tests.core.lag.details import WINDOW, lag_detail, report_of, total_lag
 from tests.core.observing.test_pages import rows, shown, viewing
+from tests.support.control_plane import ControlPlane
 from tests.support.observing import hear, observed_cluster, offset_batch, publish
 
 GROUPS = (
@@ -167,3 +169,20 @@ def test_chart_has_a_gap_where_lag_is_not_known() -> None:
     data = msgspec.json.decode(lag_of(detail, is_each=False, window=WINDOW)["records_chart"].series)["data"]
     assert len(data[0]) == len(data[1]) == 288
     assert data[1].count(None) == 1
+
+
+async def test_pipelines_are_listed_with_the_lag_of_their_groups_also_if_none_runs(
+    wiring: Wiring, database: Database, live: LiveCluster
+) -> None:
+    plane = ControlPlane(database)
+    await plane.pipeline("stopped", cluster="c", group_id="c-old")
+    await plane.pipeline("unsampled", cluster="c", group_id="nobody")
+    wiring.lags.publish(report_of(*GROUPS))
+    async with viewing(wiring) as viewer:
+        for path in ("/pipelines", "/"):
+            html = await shown(viewer, path)
+            cells = {
+                name: re.findall(r'data-label="(?:Lag|Behind)"[^>]*>(?:<span[^>]*>)?([^<]+)', row)
+                for name, row in re.findall(r'<tr id="pipeline-([a-z]+)">(.*?)</tr>', html, re.DOTALL)
+            }
+            assert cells == {"stopped": ["7", "≥ 10 min"], "unsampled": ["–", "–"]}, path

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.allow_lists.options import AllowedOptions
 from app.core.clusters.brokers import Connection
@@ -95,7 +96,7 @@ async def test_every_mistake_is_named_at_its_field_and_nothing_is_kept(plane: Co
     assert {"sink_topic", "commit_interval_ms"} <= fields
     async with plane.uow() as uow:
         assert await uow.of(PipelineStore).find("flights") is None
-        assert (await uow.of(CommandStore).list(target=None, after=None, limit=10)).items == ()
+        assert (await uow.of(CommandStore).list(CommandFilter(), after=None, limit=10)).items == ()
 
 
 async def test_an_unknown_cluster_is_named_with_those_there_are(plane: ControlPlane) -> None:
@@ -129,7 +130,7 @@ async def test_a_change_is_a_new_revision_with_a_readable_diff(plane: ControlPla
     async with plane.uow() as uow:
         (difference,) = await pipelines.diff_revisions(uow, "flights", 1, 2)
         newest, oldest = await pipelines.list_revisions(uow, "flights")
-        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=1)
+        log = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=1)
     assert (difference.field, difference.before, difference.after) == ("commit_interval_ms", 100, 200)
     assert (newest.number, newest.note, oldest.number) == (2, "a note", 1)
     assert log.items[0].details == {"differences": [difference.sentence]}
@@ -189,7 +190,9 @@ async def test_a_pipeline_is_deleted_when_no_run_lives_and_its_command_stays(pla
     async with plane.uow() as uow:
         with pytest.raises(NotFoundError, match="there is no pipeline flights"):
             await pipelines.get_pipeline(uow, "flights")
-        (command,) = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)).items
+        (command,) = (
+            await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=10)
+        ).items
         assert command.details["definition"]["group_id"] == "flights-group"
     await plane.pipeline()
 

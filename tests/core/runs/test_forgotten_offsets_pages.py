@@ -8,6 +8,7 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.clusters.partition import Partition
 from app.core.runs.recorded_offset import RecordedOffset
@@ -68,5 +69,5 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
     started = await browser.post("/pipelines/flights/start", data={"why": "go"})
     assert started.headers["location"].endswith("said=started")
     async with plane.uow() as uow:
-        commands = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=5)
+        commands = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=5)
     assert [(one.verb, one.why) for one in commands.items] == [("start_run", "go"), ("reset_offsets", "it expired")]

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.clusters.partition import Partition
 from app.core.pipelines.store import PipelineStore
@@ -71,7 +72,9 @@ async def test_a_reset_moves_what_the_preview_showed(plane: ControlPlane, source
     assert await reset(plane, OffsetTarget(kind=OffsetTargetKind.LATEST), shown) == shown
     assert [(c.committed, c.target) for c in await preview(plane, EARLIEST)] == [(10, 0), (5, 0)]
     async with plane.uow() as uow:
-        command = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=1)).items[0]
+        command = (
+            await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=1)
+        ).items[0]
     assert (command.verb, command.why) == ("reset_offsets", "again")
     assert command.details["offsets"][0] == {"topic": source, "partition": 0, "from": 4, "to": 10}
 
@@ -124,5 +127,5 @@ async def test_offsets_stay_while_a_foreign_member_is_in_the_group(
     finally:
         stranger.close()
     async with plane.uow() as uow:
-        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=5)
+        log = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=5)
     assert log.items == (), "what was refused is not in the log as done"

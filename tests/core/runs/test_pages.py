@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 import httpx
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.runs.store.runs import RunStore
 from app.core.wiring import Wiring
@@ -41,7 +42,7 @@ async def test_a_form_asks_it_of_the_run_and_leads_to_the_pipeline(
     assert (answer.status_code, answer.headers["location"]) == (303, f"/pipelines/flights?said={said}")
     async with wiring.unit_of_work() as uow:
         assert (await uow.of(RunStore).get(run.id)).desired == desired
-        commands = await uow.of(CommandStore).list(target=None, after=None, limit=5)
+        commands = await uow.of(CommandStore).list(CommandFilter(), after=None, limit=5)
     assert commands.items[0].why == "because"
 
 
@@ -109,6 +110,6 @@ async def test_opening_a_log_leaves_a_line_in_the_command_log(
     shown = await browser.get(f"/runs/{run.id}?log=0.1")
     assert shown.status_code == 200
     async with wiring.unit_of_work() as uow:
-        newest = (await uow.of(CommandStore).list(target=f"run:{run.id}", after=None, limit=1)).items[0]
+        newest = (await uow.of(CommandStore).list(CommandFilter(target=f"run:{run.id}"), after=None, limit=1)).items[0]
     assert (newest.verb, newest.who) == ("read_log", "a-operator")
     assert (await viewer.get(f"/runs/{run.id}?log=0.1")).status_code == 403

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.runs.instance import InstanceState
 from app.core.runs.loops.reconciler import Reconciler
@@ -45,7 +46,7 @@ async def test_a_driver_that_ignores_its_drain_gets_one_signal_one_kill_and_a_li
         plane.pass_time(0.5)
     assert (spark.stopped, spark.killed) == ([0], [0])
     async with plane.uow() as uow:
-        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=50)
+        log = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=50)
     told = [command.outcome for command in log.items if command.who == "reconciler"]
     assert told == [
         f"run {run.id}: SIGKILL to the driver of instance 0, lease 1",

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.alerts.alert import AlertKind
 from app.core.alerts.store.deliveries import DeliveryStore
@@ -233,7 +234,7 @@ async def warnings(plane: ControlPlane) -> list[str]:
 
 async def commands(plane: ControlPlane) -> list[tuple[str, str | None, str]]:
     async with plane.uow() as uow:
-        found = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
+        found = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=10)
     return [(one.verb, one.why, one.outcome or "") for one in found.items]
 
 

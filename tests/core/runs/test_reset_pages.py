@@ -9,6 +9,7 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
@@ -83,7 +84,9 @@ async def test_preview_says_what_happens_to_outputs_and_the_reset_does_that(
     assert (done.status_code, done.headers["location"]) == (303, "/pipelines/flights?said=offsets-set")
     assert await site.committed() == {Partition(site.topic, 0): 2, Partition(site.topic, 1): 2}
     async with site.plane.uow() as uow:
-        command = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=1)).items[0]
+        command = (
+            await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=1)
+        ).items[0]
     assert (command.verb, command.why) == ("reset_offsets", "a bad transform")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.allow_lists.options import AllowedOptions
 from app.core.clusters.store import ClusterStore
@@ -91,7 +92,7 @@ async def test_a_started_run_has_its_instances_its_ids_and_its_command(
     ]
     async with on_broker.uow() as uow:
         owned = await uow.of(TransactionalIdStore).of_pipeline("flights")
-        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
+        log = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=10)
     assert [owner.transactional_id for owner in owned] == [
         "fl.t.flights.0.0",
         "fl.t.flights.0.1",
@@ -173,7 +174,7 @@ async def test_asking_twice_for_the_same_changes_nothing_and_logs_once(plane: Co
     await ask(plane, runs.drain_run, run.id)
     await ask(plane, runs.drain_run, run.id)
     async with plane.uow() as uow:
-        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
+        log = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=10)
     assert [command.verb for command in log.items] == ["drain_run"]
 
 
@@ -227,7 +228,9 @@ async def test_a_restart_that_cannot_start_again_still_ends_and_says_why(plane: 
     assert (await plane.get_run(run.id)).state is RunState.STOPPED
     async with plane.uow() as uow:
         assert await uow.of(RunStore).find_live("flights") is None
-        command = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=1)).items[0]
+        command = (
+            await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=1)
+        ).items[0]
     assert command.outcome.startswith("not started: the transactional id mine.t.flights.0.0 belongs to pipeline other")
 
 

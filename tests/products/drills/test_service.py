@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.runs.instance import InstanceState
 from app.core.runs.run import DesiredRunState, Run
@@ -212,7 +213,7 @@ async def test_start_and_stop_are_in_the_command_log(plane: ControlPlane) -> Non
     await running(plane)
     await stop(plane, await order(plane))
     async with plane.uow() as uow:
-        page = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
+        page = await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=10)
     assert [(command.verb, command.who) for command in page.items[:2]] == [
         ("stop_drill", "otto"),
         ("start_drill", "otto"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.service import command_log
 from app.core.clusters.store import ClusterStore
 from app.kit.access import Principal, Role, Verb
@@ -39,7 +40,7 @@ async def flights(plane: ControlPlane) -> ControlPlane:
 
 async def commands(plane: ControlPlane) -> list[tuple[str, str, str]]:
     async with plane.uow() as uow:
-        page = await command_log.list_commands(uow, target="pipeline:flights")
+        page = await command_log.list_commands(uow, CommandFilter(target="pipeline:flights"))
     return [(one.who, one.verb, one.outcome) for one in page.items]
 
 

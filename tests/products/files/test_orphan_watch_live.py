@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.service import command_log
 from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
@@ -82,7 +83,7 @@ class Lake:
 
     async def commands(self) -> list[tuple[str, str, str]]:
         async with self.plane.uow() as uow:
-            page = await command_log.list_commands(uow, target="pipeline:flights")
+            page = await command_log.list_commands(uow, CommandFilter(target="pipeline:flights"))
         return [(one.who, one.verb, one.outcome) for one in page.items]
 
 

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.clusters.brokers import Brokers
 from app.core.clusters.cluster import Cluster
@@ -79,7 +80,7 @@ async def test_each_read_is_a_row_of_the_command_log_and_needs_the_permission(da
     plain(brokers, b"secret")
     await read(database, brokers)
     async with database.unit_of_work() as uow:
-        rows = (await uow.of(CommandStore).list(target=None, limit=10, after=None)).items
+        rows = (await uow.of(CommandStore).list(CommandFilter(), limit=10, after=None)).items
     assert [row.outcome for row in rows if row.verb == Verb.READ_RECORDS] == [
         "saw 1 record of flights-0 offsets 0 to 0"
     ]

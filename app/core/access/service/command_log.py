@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from app.core.access.command import Command
+from app.core.access.command import Command, CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.kit.access import Principal, Verb
 from app.kit.db.unit_of_work import UnitOfWork
@@ -40,7 +40,7 @@ async def record(
 
 
 async def list_commands(
-    uow: UnitOfWork, *, target: str | None = None, after: str | None = None, limit: int = 50
+    uow: UnitOfWork, wanted: CommandFilter, *, after: str | None = None, limit: int = 50
 ) -> Page[Command]:
-    """List them newest first; `target` (`pipeline:delayed-flights`) narrows to one thing."""
-    return await uow.of(CommandStore).list(target=target, after=after, limit=checked_limit(limit))
+    """List the wanted ones, newest first. Raises InvalidError for a wrong cursor or limit."""
+    return await uow.of(CommandStore).list(wanted, after=after, limit=checked_limit(limit))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from app.core.access.command import Command
+from app.core.access.command import Command, CommandFilter
 from app.core.access.tables.commands import command_log
 from app.kit.access import Principal, Role, Verb
 from app.kit.db.store import DatabaseStore
@@ -46,11 +46,9 @@ class CommandStore(DatabaseStore):
         rows = await self._db.rows(sa.select(command_log).where(*wanted).order_by(command_log.c.id))
         return [_command(row) for row in rows]
 
-    async def list(self, *, target: str | None, after: str | None, limit: int) -> Page[Command]:
+    async def list(self, wanted: CommandFilter, *, after: str | None, limit: int) -> Page[Command]:
         """List them newest first."""
-        statement = sa.select(command_log).order_by(command_log.c.id.desc()).limit(limit + 1)
-        if target is not None:
-            statement = statement.where(command_log.c.target == target)
+        statement = sa.select(command_log).where(*_clauses(wanted)).order_by(command_log.c.id.desc()).limit(limit + 1)
         if after is not None:
             (before,) = decode_cursor(after, keys=1)
             if not before.isdecimal():
@@ -61,6 +59,23 @@ class CommandStore(DatabaseStore):
         rows = await self._db.rows(statement)
         items = tuple(_command(row) for row in rows[:limit])
         return Page(items=items, next_cursor=encode_cursor(str(items[-1].id)) if len(rows) > limit else None)
+
+
+def _clauses(wanted: CommandFilter) -> Iterator[sa.ColumnElement[bool]]:
+    row = command_log.c
+    if wanted.who is not None:
+        yield row.who == wanted.who
+    if wanted.verb is not None:
+        yield row.verb == wanted.verb
+    if wanted.target is not None:
+        is_one = ":" in wanted.target
+        yield row.target == wanted.target if is_one else row.target.startswith(f"{wanted.target}:", autoescape=True)
+    if wanted.outcome is not None:
+        yield row.outcome.icontains(wanted.outcome, autoescape=True)
+    if wanted.since is not None:
+        yield row.at >= wanted.since
+    if wanted.until is not None:
+        yield row.at < wanted.until
 
 
 def _command(row: sa.Row[Any]) -> Command:

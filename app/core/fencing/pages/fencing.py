@@ -27,6 +27,7 @@ from app.kit.access import Principal
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.printable import one_line
 from app.kit.storable import moment_of_ms
+from app.kit.web.api.words import NO_NUL
 from app.kit.web.pages import screen
 from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.paging import links_of
@@ -34,7 +35,7 @@ from app.kit.web.pages.screen import Look, Screen
 from app.kit.words import words
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Name = Annotated[str, Query(max_length=100, pattern=r"^[^\x00]*$")]
+Name = Annotated[str, Query(max_length=100, pattern=NO_NUL)]
 _PAGE = 50
 _AS_IT_SHOULD_BE = (ReadingPhase.LIVE, ReadingPhase.ABSENT)
 

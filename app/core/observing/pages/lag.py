@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.core.lag.movement import LagState
 from app.core.lag.report import GroupLag, LagSample, PartitionLag, folded
-from app.core.lag.service import GroupLagDetail
+from app.core.lag.service import GroupLagDetail, Lags
 from app.core.lag.wording import seconds_of, sentence_of
+from app.core.pipelines.pipeline_record import Pipeline
 from app.kit.chart_range import ChartWindow
 from app.kit.web.pages.charts import Chart, ChartLine, ChartMarker, chart_of
 from app.kit.words import moment
@@ -28,6 +29,15 @@ def lag_row(total: GroupLag) -> Mapping[str, Any]:
         "known": total.known,
         "partitions": total.partitions,
         "sentence": sentence_of(total),
+    }
+
+
+def lags_of(lags: Lags, pipelines: Iterable[Pipeline]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the values of each pipeline's group by the pipeline's name; without those of groups without a sample."""
+    return {
+        pipeline.name: lag_row(total)
+        for pipeline in pipelines
+        if (total := lags.report_of(pipeline.cluster).groups.get(pipeline.definition.group_id)) is not None
     }
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Request, Response
 
 from app.core.access.signed_in import Viewer, may
 from app.core.clusters.partition import Partition
-from app.core.observing.pages.lag import lag_row
+from app.core.observing.pages.lag import lags_of
 from app.core.observing.snapshot import ReadingPhase, Snapshot
 from app.core.overview import service as overview
 from app.core.overview.service import PipelinePage
@@ -41,7 +41,8 @@ def looking_at_all(wiring: Wiring) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         lines = await overview.pipeline_lines(uow, needs=wiring.needs, now=now)
-        return Screen(template="pipelines/list", title="Pipelines", context={"lines": lines})
+        context = {"lines": lines, "lags": lags_of(wiring.lags, (line.pipeline for line in lines))}
+        return Screen(template="pipelines/list", title="Pipelines", context=context)
 
     return look
 
@@ -59,7 +60,6 @@ def looking_at(wiring: Wiring, name: str, chosen: ChartRange = ChartRange.QUARTE
         definition = view.line.pipeline.definition
         transform = definition.transform
         snapshot = wiring.observations.of(view.cluster.name)
-        lag = wiring.lags.report_of(view.cluster.name).groups.get(definition.group_id)
         context = {
             "view": view,
             "pipeline": view.line.pipeline,
@@ -69,7 +69,7 @@ def looking_at(wiring: Wiring, name: str, chosen: ChartRange = ChartRange.QUARTE
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "columns": columns_of(definition),
             "beside": beside(wiring, view),
-            "lag": None if lag is None else lag_row(lag),
+            "lag": lags_of(wiring.lags, [view.line.pipeline]).get(name),
             "unreached": unreached(snapshot),
         }
         tabs = pipeline_tabs(name, definition, "")

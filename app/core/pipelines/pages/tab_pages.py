@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
+from app.core.access.command import CommandFilter
 from app.core.access.signed_in import Viewer
 from app.core.access.store.commands import CommandStore
 from app.core.clusters.store import ClusterStore
@@ -126,7 +127,9 @@ def looking_at_definition(name: str) -> Look:
         del principal, now
         pipeline = await uow.of(PipelineStore).get(name)
         definition = pipeline.definition
-        commands = await uow.of(CommandStore).list(target=f"pipeline:{name}", after=None, limit=_COMMANDS)
+        commands = await uow.of(CommandStore).list(
+            CommandFilter(target=f"pipeline:{name}"), after=None, limit=_COMMANDS
+        )
         context = {
             "name": name,
             "pipeline": pipeline,

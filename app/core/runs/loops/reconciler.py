@@ -83,6 +83,7 @@ class Reconciler:
         self._began_at: datetime | None = None
         self._listening_since: datetime | None = None
         self._was_restored = False
+        self._definitions: dict[str, dict[int, PipelineDefinition]] = {}
 
     def interrupted(self) -> None:
         """Count the time without heartbeats from the next turn: in between no server may have received them."""
@@ -97,6 +98,7 @@ class Reconciler:
             await uow.commit()
         self.is_idle = not live
         self._notice(epoch, self._clock.now())
+        self._definitions = {run.id: self._definitions.get(run.id, {}) for run in live}
         bug: Exception | None = None
         for run in live:
             try:
@@ -122,6 +124,7 @@ class Reconciler:
             self._began_at = None
             self._listening_since = None
             self._was_restored = True
+            self._definitions.clear()
         self._database_epoch = epoch
         if self._began_at is not None and self._began_at > now:
             log.warning("the clock of this host went back by %s", self._began_at - now)
@@ -138,9 +141,18 @@ class Reconciler:
             return True
         return not self._was_restored and run.started_at >= began_at
 
+    async def _definitions_of(self, run: Run) -> dict[int, PipelineDefinition]:
+        """Return the definitions of all current and next revisions of the run's instances. A revision never changes."""
+        known = self._definitions.setdefault(run.id, {})
+        revisions = {run.revision, *run.targets.values(), *(instance.revision for instance in run.instances)}
+        if missing := sorted(revisions - known.keys()):
+            async with self._unit_of_work() as uow:
+                for number in missing:
+                    known[number] = (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition
+        return {number: known[number] for number in sorted(revisions)}
+
     async def _reconcile(self, run: Run) -> None:
-        async with self._unit_of_work() as uow:
-            definitions = await _definitions(uow, run)
+        definitions = await self._definitions_of(run)
         living = [instance for instance in run.instances if instance.state in MAY_HAVE_APPLICATION]
         seen = await asyncio.gather(*(self._launcher.observe(i, definitions[i.revision]) for i in living))
         observations: dict[int, Observation] = {i.ordinal: s for i, s in zip(living, seen, strict=True)}
@@ -280,15 +292,6 @@ class Reconciler:
                 log_path=submitted.log_path,
             )
             await uow.commit()
-
-
-async def _definitions(uow: UnitOfWork, run: Run) -> dict[int, PipelineDefinition]:
-    """Return the definitions of all current and next revisions of the run's instances."""
-    revisions = {run.revision, *run.targets.values(), *(instance.revision for instance in run.instances)}
-    return {
-        number: (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition
-        for number in sorted(revisions)
-    }
 
 
 def _instance(run: Run, ordinal: int) -> Instance:

@@ -11,6 +11,8 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
+NO_NUL = r"^[^\x00]*$"
+"""Postgres keeps no NUL in a text."""
 _YEAR = re.compile(r"[0-9]{4}-")
 
 Name = Annotated[str, Field(pattern=_NAME, examples=["delayed-flights"])]
@@ -28,6 +30,4 @@ def _written_out(moment: object) -> object:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
-Why = Annotated[
-    str | None, Field(pattern=r"^[^\x00]*$", max_length=1000, description="The reason, for the command log.")
-]
+Why = Annotated[str | None, Field(pattern=NO_NUL, max_length=1000, description="The reason, for the command log.")]

@@ -271,8 +271,10 @@ def test_need_leads_to_the_page_that_explains_it(need: Need, page: str) -> None:
 def test_list_of_pipelines_marks_a_contradiction() -> None:
     marked = samples.line(run(), needs=(contradiction_need("flights", 2),))
     pill = '<a class="pill bad" href="/pipelines/delayed-flights/offsets">contradicted</a>'
-    assert pill in rendered("pipelines/_table", {"lines": [marked]})
-    assert "contradicted</a>" not in rendered("pipelines/_table", {"lines": [samples.line(run(), needs=(NEED,))]})
+    assert pill in rendered("pipelines/_table", {"lines": [marked], "lags": {}})
+    assert "contradicted</a>" not in rendered(
+        "pipelines/_table", {"lines": [samples.line(run(), needs=(NEED,))], "lags": {}}
+    )
 
 
 def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = False) -> str:

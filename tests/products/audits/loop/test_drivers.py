@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.core.access.command import CommandFilter
 from app.core.access.store.commands import CommandStore
 from app.core.runs.observation import ProcessWord
 from app.kit.access import Verb
@@ -92,7 +93,10 @@ async def test_stop_ends_an_audit_without_a_result(audited: Audited) -> None:
         await audited.stop(asked.id)
     async with audited.uow() as uow:
         verbs = [
-            one.verb for one in (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=9)).items
+            one.verb
+            for one in (
+                await uow.of(CommandStore).list(CommandFilter(target="pipeline:flights"), after=None, limit=9)
+            ).items
         ]
     assert verbs == [Verb.STOP_AUDIT, Verb.START_AUDIT]
 
