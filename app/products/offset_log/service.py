@@ -103,7 +103,7 @@ async def log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
     """None where tasks record none, since their offsets may go back."""
     if pipeline.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         return None
-    return await look(uow, pipeline=pipeline.name)
+    return await _kept(uow, pipeline.name)
 
 
 async def panel_of(uow: UnitOfWork, pipeline: Pipeline, now: datetime) -> Panel | None:
@@ -120,6 +120,10 @@ async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:
     Raises NotFoundError when there is no such pipeline.
     """
     await uow.of(PipelineStore).get(pipeline)
+    return await _kept(uow, pipeline)
+
+
+async def _kept(uow: UnitOfWork, pipeline: str) -> OffsetLog:
     return OffsetLog(
         last=await uow.of(OffsetLogStore).last_check(pipeline),
         findings=tuple(await uow.of(OffsetLogStore).findings(pipeline, limit=FINDINGS_SHOWN)),
