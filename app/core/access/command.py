@@ -28,9 +28,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """The wanted commands. A field that is None does not narrow them.
+    """The wanted commands, those of the user or loop `who`. A field that is None does not narrow them.
 
-    who: a user, or one of Fenceline's own loops. Case counts.
     target: one thing (`pipeline:delayed-flights`), or every thing of a noun (`pipeline`).
     outcome: a part of its sentence, in upper or lower case.
     since, until: at `since` or later, before `until`.
