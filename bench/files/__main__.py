@@ -280,7 +280,12 @@ def main() -> None:
                 rounds[name].append(found)
                 say(f"{name}, round {number + 1}: {found}")
     record_bytes = size / chosen.records
-    found = {"users": USERS, "record_bytes": record_bytes, "rounds": rounds, **summary(rounds, record_bytes)}
+    found: dict[str, Any] = {
+        "users": USERS,
+        "record_bytes": record_bytes,
+        "rounds": rounds,
+        **summary(rounds, record_bytes),
+    }
     if chosen.ours:
         say(f"{found['records_per_second']}, with and without native records: {found['to_python']}")
     else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -19,11 +20,12 @@ from app.core.avro_schemas.fitting import branches_of, integer_range, is_nullabl
 from app.core.avro_schemas.names import is_entries, json_name
 from app.core.avro_schemas.shape import MAX_EXACT, MAX_LONG, MIN_LONG, Shape, ValueKind
 from workers.native.library import NativeLibrary, Text
-from workers.sinks.frames import Frames, frame_at
+from workers.sinks.blocks import blocks_by_python
+from workers.sinks.frames import Frames, frame_at, values_of
 from workers.sinks.shape_types import is_nameable
 
 _TRIES: Final = 32
-"""After so many values that C left to Python, C is only asked while it decides more than it leaves."""
+"""After so many values that C left to Python, the rest of a file is Python's, unless C has decided more of them."""
 
 
 class NativeAvro:
@@ -63,13 +65,18 @@ class NativeBlocks:
         block = _block_of_this_thread(self._library)
         block.clear()
         in_block = before = by_c = left = 0
-        for frames in pieces:
+        rest = iter(pieces)
+        for frames in rest:
             at = 0
             while at < len(frames):
-                if left < _TRIES or left <= by_c:
-                    done, at = block.fill(self._avro, frames, at, block_bytes)
-                    in_block, by_c = in_block + done, by_c + done
+                done, at = block.fill(self._avro, frames, at, block_bytes)
+                in_block, by_c = in_block + done, by_c + done
                 if at < len(frames) and block.size < block_bytes:
+                    if left >= max(by_c, _TRIES):
+                        values = chain(values_of(frames, at), chain.from_iterable(map(values_of, rest)))
+                        begun = bytearray(block.content)
+                        yield from blocks_by_python(values, encode, begun, in_block, before, block_bytes=block_bytes)
+                        return
                     value, at = frame_at(frames, at)
                     in_block, left = in_block + 1, left + 1
                     block.put(encode(value, before + in_block))

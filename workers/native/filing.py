@@ -21,7 +21,7 @@ from app.core.pipelines.pipeline import ByDate, ByField, FileSink
 from app.core.transforms import field_path
 from workers.native.avro import NativeAvro
 from workers.native.batch import Batch, Run
-from workers.native.library import FilingFacts, NativeLibrary, PartFacts
+from workers.native.library import FilingFacts, NativeLibrary, PartFacts, RangeFacts
 from workers.native.stepping import NativeSteps, Stepped
 from workers.sinks.frames import framed
 from workers.sinks.parts import Buffers, Part, Parts, Source
@@ -244,8 +244,9 @@ class NativeParts(Parts):
             facts = self._of(part)
             if facts.frames.address:
                 part.frames = _Memory(self._library, facts.frames.address, facts.frames.size)
-            places = list(self._sources)
-            for span in facts.ranges[: facts.range_count]:
+            places: list[Source] = list(self._sources)
+            spans = cast("list[RangeFacts]", facts.ranges[: facts.range_count])
+            for span in spans:
                 part.cover(places[span.source], span.first, span.last)
             part.size_bytes, part.records = facts.size_bytes, facts.records
             self._library.calls.fl_filing_take(self._pointer, part.number)

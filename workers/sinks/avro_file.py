@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -25,6 +25,7 @@ from workers.native.avro import NativeBlocks
 from workers.native.library import NativeLibrary
 from workers.sinks.avro_binary import varint
 from workers.sinks.avro_encoder import AvroEncoder
+from workers.sinks.blocks import blocks_by_python
 from workers.sinks.frames import in_pieces
 from workers.sinks.parts import PartValues
 
@@ -115,7 +116,7 @@ class _Prepared:
         tally.write(self._header + sync)
         records = 0
         if self._native is None:
-            blocks = self._blocks(values)
+            blocks = blocks_by_python(values, self._encoded, bytearray(), block_bytes=BLOCK_BYTES)
         else:
             pieces = values.pieces() if isinstance(values, PartValues) else in_pieces(values)
             blocks = self._native.blocks(pieces, self._encoded, block_bytes=BLOCK_BYTES)
@@ -123,19 +124,6 @@ class _Prepared:
             records += in_block
             tally.write(self._block(in_block, content, sync))
         return Written(records, tally.size_bytes, tally.sha256)
-
-    def _blocks(self, values: Iterable[bytes]) -> Iterator[tuple[int, Content]]:
-        """The number of records of each block, and its bytes, which last until the next one."""
-        block, in_block = bytearray(), 0
-        for number, value in enumerate(values, 1):
-            block += self._encoded(value, number)
-            in_block += 1
-            if len(block) >= BLOCK_BYTES:
-                yield in_block, block
-                block.clear()
-                in_block = 0
-        if in_block:
-            yield in_block, block
 
     def _encoded(self, value: bytes, number: int) -> bytes:
         """number: of the record in the file, from 1 on."""

@@ -36,9 +36,9 @@ def in_pieces(values: Iterable[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def values_of(frames: Frames) -> Iterator[bytes]:
+def values_of(frames: Frames, at: int = 0) -> Iterator[bytes]:
+    """The values from the frame at this place on."""
     piece = frames if isinstance(frames, bytes) else ctypes.string_at(frames.address, len(frames))
-    at = 0
     while at < len(piece):
         (length,) = _LENGTH.unpack_from(piece, at)
         at += _LENGTH.size
