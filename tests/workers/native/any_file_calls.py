@@ -18,9 +18,11 @@ from workers.native.filing import definition_of as columns_of
 from workers.native.library import NativeLibrary
 from workers.sinks.frames import framed
 
-SETTINGS = FileSink(
-    root="file:///nowhere",
-    partition_by=(ByField(name="a", field="a"), ByField(name="b", field="b.c"), ByDate(name="d"), ByHour(name="h")),
+ROOT, NULL = "file:///nowhere", b"__HIVE_DEFAULT_PARTITION__"
+MISSING = FileSink(root=ROOT, partition_by=(ByField(name="none", field="none.such"),))
+"""Every object is in one part."""
+TIMED = FileSink(
+    root=ROOT, partition_by=(ByField(name="a", field="a"), ByDate(name="d"), ByHour(name="h")), event_time="at"
 )
 ANY: dict[str, Any] = {"null": 0, "boolean": 0, "integer": [0, -(1 << 63), (1 << 63) - 1], "double": 0, "text": 0}
 
@@ -37,15 +39,14 @@ class FileCalls:
         taken = {"type": {"map": [0, {**ANY, "map": [0, ANY], "array": [0, ANY]}]}, "escapes": True}
         self._anything = self._avro(msgspec.json.encode(taken))
         self._block = self._calls.fl_block_new()
-        text = columns_of(SETTINGS)
-        self._filing = self._calls.fl_filing_new(text, len(text), 9_000, rng.getrandbits(64))
+        self._filing, self._timed = (self._filing_of(settings) for settings in (MISSING, TIMED))
         assert self._anything
-        assert self._filing
         self.filed = 0
 
     @property
     def kinds(self) -> list[Callable[[], None]]:
-        return [self.fill, self.define, self.part, self.check, self.hold, self.run, self.run, self.try_value, self.end]
+        of_files = [self.part, self.check, self.hold, self.run, self.run, self.end]
+        return [self.fill, self.define, *of_files, self.try_value, self.try_time]
 
     def fill(self) -> None:
         """Frames of a random schema, cut or with a length that is wrong, from a place in or out of them."""
@@ -72,7 +73,7 @@ class FileCalls:
     def define(self) -> None:
         """A definition that is damaged or cut is refused, or is another one."""
         text = bytearray(
-            self._rng.choice([msgspec.json.encode(definition_of(self._cases.schema())), columns_of(SETTINGS)])
+            self._rng.choice([msgspec.json.encode(definition_of(self._cases.schema())), columns_of(TIMED)])
         )
         text[self._rng.randrange(len(text))] = self._rng.randrange(256)
         damaged = bytes(text[: self._rng.choice([len(text), self._rng.randrange(len(text))])])
@@ -87,9 +88,7 @@ class FileCalls:
             self._calls.fl_filing_free(made)
 
     def part(self) -> None:
-        """Mostly a part of records that are there: `a` and `b.c` are missing in most of them."""
-        null = b"__HIVE_DEFAULT_PARTITION__"
-        key = self._rng.choice([b"", b"x", framed([null, null, b"1970-01-01", b"00"])])
+        key = self._rng.choice([b"", b"x", framed([NULL]), framed([NULL])])
         self._calls.fl_filing_part(self._filing, key, self._rng.choice([len(key), len(key), -1]))
 
     def check(self) -> None:
@@ -116,17 +115,31 @@ class FileCalls:
         self.filed += self._filing.contents.records - before
 
     def try_value(self) -> None:
-        value = JsonCases(self._rng).value()
+        self._try(self._filing, JsonCases(self._rng).value())
+
+    def try_time(self) -> None:
+        """A time with some other characters, or cut, in the part of 1970 or in none."""
+        text = bytearray(b"1970-01-01T00:00:00.123+00:00")
+        for _ in range(self._rng.choice([0, 0, 1, 2])):
+            text[self._rng.randrange(len(text))] = self._rng.choice(b"0123456789-+:.TZ9")
+        shown = bytes(text[: self._rng.choice([len(text), 19, 20, self._rng.randrange(len(text))])])
+        at = self._rng.choice([b'"%s"' % shown, b"0", b"-1", b"%d" % self._rng.randint(-(1 << 60), 1 << 60)])
+        key = framed([b"7", b"1970-01-01", b"00"])
+        number = self._calls.fl_filing_part(self._timed, key, len(key))
+        self._calls.fl_filing_check(self._timed, number, self._anything)
+        self._try(self._timed, b'{"a":7,"at":%s}' % at)
+
+    def _try(self, filing: Any, value: bytes) -> None:
         stop = self._calls.fl_filing_try(
-            self._filing,
+            filing,
             value,
-            self._rng.choice([-1, len(value), len(value) // 2]),
+            self._rng.choice([-1, len(value), len(value), len(value), len(value) // 2]),
             self._rng.choice([0, 0, 0, -1, 2**62, -(2**62)]),
             self._rng.choice([0, 1]),
             self._rng.choice([0, 1]),
             7,
         )
-        self.filed += stop == Stop.DONE
+        self.filed += stop in (Stop.DONE, Stop.PART_FULL, Stop.MEMORY_FULL)
 
     def end(self) -> None:
         """Drop, take or clear what is held."""
@@ -145,9 +158,16 @@ class FileCalls:
         assert (facts.held_bytes == 0) == (not any(facts.parts[at].frames.room for at in range(facts.count)))
 
     def close(self) -> None:
-        self._calls.fl_filing_free(self._filing)
+        for filing in (self._filing, self._timed):
+            self._calls.fl_filing_free(filing)
         self._calls.fl_block_free(self._block)
         self._calls.fl_avro_free(self._anything)
+
+    def _filing_of(self, settings: FileSink) -> Any:
+        text = columns_of(settings)
+        made = self._calls.fl_filing_new(text, len(text), 9_000, self._rng.getrandbits(64))
+        assert made
+        return made
 
     def _avro(self, text: bytes) -> Any:
         return self._calls.fl_avro_new(text, len(text))
