@@ -303,7 +303,7 @@ def summary(rounds: Mapping[str, Sequence[Any]], record_bytes: float) -> dict[st
         if other not in rates:
             return {}
         found = ratio(rates[NATIVE], rates[other])
-        return {"median": found.median, "low": found.low, "high": found.high}
+        return {"median": found.median, "low": found.low, "high": found.high, "other": medians[other]}
 
     return {
         "records_per_second": medians,

@@ -72,7 +72,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fenceline-bench-") as place:
         for kind, make in KINDS.items():
             found[kind] = _compared(Path(place), make(), library, turns)
-    keep("file_encoding", on, {"records": RECORDS, "turns": turns, "microseconds": found})
+    keep("file_encoding", on, {"records": RECORDS, "turns": turns, **found})
 
 
 def _compared(folder: Path, values: list[bytes], library: NativeLibrary, turns: int) -> dict[str, float]:

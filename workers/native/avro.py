@@ -20,7 +20,7 @@ from app.core.avro_schemas.fitting import branches_of, integer_range, is_nullabl
 from app.core.avro_schemas.names import is_entries, json_name
 from app.core.avro_schemas.shape import MAX_EXACT, MAX_LONG, MIN_LONG, Shape, ValueKind
 from workers.native.library import NativeLibrary, Text
-from workers.sinks.blocks import blocks_by_python
+from workers.sinks.blocks import Content, blocks_by_python
 from workers.sinks.frames import Frames, frame_at, values_of
 from workers.sinks.shape_types import is_nameable
 
@@ -55,7 +55,7 @@ class NativeBlocks:
 
     def blocks(
         self, pieces: Iterable[Frames], encode: Callable[[bytes, int], bytes], *, block_bytes: int
-    ) -> Iterator[tuple[int, memoryview]]:
+    ) -> Iterator[tuple[int, Content]]:
         """Encode framed values; yield the number of records in each block and its bytes, which last until the next one.
 
         Args:

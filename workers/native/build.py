@@ -24,7 +24,7 @@ TARGETS = {
     # Else the file has the path at which it was built.
     "macos-arm64": ("aarch64-macos.11.0", "-Wl,-install_name,@rpath/records.so"),
 }
-# The strict reader of yyjson alone, with its own conversion of doubles: that of the C library depends on the locale.
+# The strict reader of yyjson alone, with its own conversion of numbers: that of the C library depends on the locale.
 JSON_FLAGS = tuple(f"-DYYJSON_DISABLE_{part}=1" for part in ("WRITER", "INCR_READER", "UTILS", "NON_STANDARD"))
 COMMON = (
     "-std=c11",

@@ -25,7 +25,7 @@ from workers.native.avro import NativeBlocks
 from workers.native.library import NativeLibrary
 from workers.sinks.avro_binary import varint
 from workers.sinks.avro_encoder import AvroEncoder
-from workers.sinks.blocks import blocks_by_python
+from workers.sinks.blocks import Content, blocks_by_python
 from workers.sinks.frames import in_pieces
 from workers.sinks.parts import PartValues
 
@@ -37,8 +37,6 @@ else:
 BLOCK_BYTES: Final = 256 * 1024
 """A block is compressed and written when its records have reached this size; memory holds about four times as much."""
 
-Content = bytearray | memoryview
-"""The bytes of a block."""
 _SYNC_BYTES: Final = 16
 _ZSTD_LEVEL: Final = 3
 _DEFLATE_LEVEL: Final = 6

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+Content = bytearray | memoryview
+"""The bytes of a block."""
+
 
 def blocks_by_python(
     values: Iterable[bytes],
@@ -13,7 +16,7 @@ def blocks_by_python(
     before: int = 0,
     *,
     block_bytes: int,
-) -> Iterator[tuple[int, bytearray]]:
+) -> Iterator[tuple[int, Content]]:
     """Encode values; yield the number of records in each block and its bytes, which last until the next one.
 
     Args:
