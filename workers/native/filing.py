@@ -1,6 +1,7 @@
 """The parts of a file sink in C's memory, and records that go into them without Python objects.
 
-C files a record whose part is there, and whose value leaves the schema of that part as it is (filing.c). It stops at any other record, and Python files that one. So each file has its records in their order.
+C files a record whose part is there, and whose value leaves the schema of that part as it is (filing.c). It stops at
+any other record, and Python files that one. So each file has its records in their order.
 """
 
 from __future__ import annotations
