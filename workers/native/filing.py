@@ -242,14 +242,15 @@ class NativeParts(Parts):
         part = cast(NativePart, self._parts.pop(values))
         with self._lock:
             facts = self._of(part)
-            if facts.frames.address:
-                part.frames = _Memory(self._library, facts.frames.address, facts.frames.size)
             places: list[Source] = list(self._sources)
-            spans = cast("list[RangeFacts]", facts.ranges[: facts.range_count])
-            for span in spans:
+            for span in cast("list[RangeFacts]", facts.ranges[: facts.range_count]):
                 part.cover(places[span.source], span.first, span.last)
             part.size_bytes, part.records = facts.size_bytes, facts.records
+            address, size = facts.frames.address, facts.frames.size
+            # The memory has one owner at each time, also after an error above.
             self._library.calls.fl_filing_take(self._pointer, part.number)
+            if address:
+                part.frames = _Memory(self._library, address, size)
         return part
 
     def clear(self) -> None:
