@@ -194,6 +194,7 @@ def spark_instance(
     folder: Path,
     *,
     transform_source: str | None = None,
+    native_records: bool = True,
 ) -> Generator[None]:
     launcher = SubmitLauncher(
         SparkSubmit(
@@ -217,6 +218,7 @@ def spark_instance(
         definition=chosen,
         client_config={"bootstrap.servers": bootstrap_servers},
         transform_source=transform_source,
+        native_records=native_records,
         tasks=tuple(
             TaskIdentity(task=task, transactional_id=f"fl.t.{chosen.group_id}.0.{task}" if has_id else None)
             for task in range(chosen.tasks_per_instance)

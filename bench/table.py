@@ -154,6 +154,21 @@ ROWS = (
     Row("the same, lowest", "", "files", "ratio.low", ""),
     Row("the same, highest", "", "files", "ratio.high", ""),
     Row("the same, memory of the largest task", "at most 600 MB", "files", "largest_task_mb", "MB"),
+    Row("the same with Python objects (`native_records` is off)", "", "files", "to_python.other", "records/s"),
+    Row("native records, divided by Python objects, median of the rounds", "", "files", "to_python.median", ""),
+    Row("the same, lowest", "", "files", "to_python.low", ""),
+    Row("the same, highest", "", "files", "to_python.high", ""),
+    *(
+        Row(f"writing of Avro files, {what}: Python's time divided by C's", wanted, "file_encoding", f"{key}.ratio", "")
+        for key, what, wanted in (
+            ("users", "the same records", ""),
+            ("doubles", "10 numbers of 17 digits", ""),
+            ("objects", "a list of 4 objects and a map", ""),
+            ("integers", "100 integers", ""),
+            ("text", "a text of 2 kB", ""),
+            ("left", "values that C leaves to Python", "at least 0.95"),
+        )
+    ),
     Row("live check of an offset log, 100,000 events of two weeks", "", "offset_check", "two_weeks.check_ms", "ms"),
     Row("the same, all of the last hour", "", "offset_check", "storm.check_ms", "ms"),
     Row("the same: longest pause of other answers", "", "offset_check", "storm.longest_pause_ms", "ms"),

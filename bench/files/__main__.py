@@ -1,11 +1,12 @@
-"""`python -m bench.files [--rounds N] [--seconds S] [--dry]`: records into Avro files, by user and hour.
+"""`python -m bench.files [--rounds N] [--seconds S] [--ours] [--dry]`: records into Avro files, by user and hour.
 
 One broker, four partitions, JSON records of about 200 bytes, 1,000 users, two hours. In turn, the order changing from
-round to round: a file pipeline in two Spark tasks (exactly once, references in transactions, schema inferred), and
-Spark's own Kafka source and Avro writer on two cores (a schema given to it, no references). Both write zstandard into a
-local folder. A rate is of whole commits: the records of all that were committed after the first one, by the time from
-the first to the last. Ours are counted by their references as a `read_committed` reader sees them, Spark's by its own
-progress events. Afterwards every file that a reference names is read and every id counted: once, none lost.
+round to round: a file pipeline in two Spark tasks (exactly once, references in transactions, schema inferred), the same
+with Python objects (the setting `native_records` is off), and, without --ours, Spark's own Kafka source and Avro writer
+on two cores (a schema given to it, no references). All write zstandard into a local folder. A rate is of whole commits:
+the records of all that were committed after the first one, by the time from the first to the last. Ours are counted by
+their references as a `read_committed` reader sees them, Spark's by its own progress events. Afterwards every file that
+a reference names is read and every id counted: once, none lost.
 
 Every round goes to bench/results/files.json, with the memory of the largest task.
 """
@@ -39,6 +40,7 @@ from bench.machine import keep, machine
 from bench.peers.ratios import ratio
 from bench.peers.report import say
 
+NATIVE, PYTHON, SPARK = "fenceline", "fenceline, python objects", "spark avro"
 USERS = 1_000
 CORES = 2
 _FROM_MS = 1_767_225_600_000
@@ -178,7 +180,9 @@ def workers_mb() -> float:
     return max(sizes)
 
 
-def ours(kafka: KafkaCluster, spark: SparkCluster, source: str, sink: str, folder: Path, seconds: float) -> Any:
+def ours(
+    kafka: KafkaCluster, spark: SparkCluster, source: str, sink: str, folder: Path, seconds: float, *, native: bool
+) -> Any:
     create_topics(kafka.bootstrap_servers, sink)
     root = folder / "root"
     chosen = msgspec.structs.replace(
@@ -199,7 +203,7 @@ def ours(kafka: KafkaCluster, spark: SparkCluster, source: str, sink: str, folde
         largest_mb = max(largest_mb, workers_mb())
         return references.poll()
 
-    with spark_instance(kafka.bootstrap_servers, chosen, spark, folder):
+    with spark_instance(kafka.bootstrap_servers, chosen, spark, folder, native_records=native):
         commits = watch(poll, seconds)
     references.close()
     return {
@@ -251,10 +255,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60.0, help="of a measurement, after the first commit")
     parser.add_argument("--records", type=int, default=16_000_000)
+    parser.add_argument("--ours", action="store_true", help="only ours, in both ways, and write no result")
     parser.add_argument("--dry", action="store_true", help="write no result")
     chosen = parser.parse_args()
     on = machine()
-    rounds: dict[str, list[Any]] = {"fenceline": [], "spark avro": []}
+    rounds: dict[str, list[Any]] = {NATIVE: [], PYTHON: []} | ({} if chosen.ours else {SPARK: []})
     with (
         tempfile.TemporaryDirectory(prefix="fenceline-bench-") as place,
         KafkaCluster.start(jvm=Jvm(heap_mb=1024, quick_start=False)) as kafka,
@@ -265,28 +270,47 @@ def main() -> None:
         say(f"{chosen.records:,} records written, {size / chosen.records:.0f} bytes each")
         for number in range(chosen.rounds):
             for name in list(rounds)[:: -1 if number % 2 else 1]:
-                folder = Path(place) / f"{name.replace(' ', '-')}-{number}"
+                folder = Path(place) / f"{name.replace(', ', '-').replace(' ', '-')}-{number}"
                 folder.mkdir()
-                if name == "fenceline":
-                    found = ours(kafka, spark, "files-source", f"files-sink-{number}", folder, chosen.seconds)
-                else:
+                if name == SPARK:
                     found = sparks(kafka, "files-source", folder, chosen.seconds)
+                else:
+                    sink = f"{folder.name}-sink"
+                    found = ours(kafka, spark, "files-source", sink, folder, chosen.seconds, native=name == NATIVE)
                 rounds[name].append(found)
                 say(f"{name}, round {number + 1}: {found}")
     record_bytes = size / chosen.records
-    keep("files", on, {"users": USERS, "record_bytes": record_bytes, "rounds": rounds, **summary(rounds, record_bytes)})
+    found: dict[str, Any] = {
+        "users": USERS,
+        "record_bytes": record_bytes,
+        "rounds": rounds,
+        **summary(rounds, record_bytes),
+    }
+    if chosen.ours:
+        say(f"{found['records_per_second']}, with and without native records: {found['to_python']}")
+    else:
+        keep("files", on, found)
 
 
 def summary(rounds: Mapping[str, Sequence[Any]], record_bytes: float) -> dict[str, Any]:
-    """The figures of all rounds: medians, in records of this size and in MB of JSON; their ratio; the largest task."""
+    """The figures of all rounds: medians, in records of this size and in MB of JSON; ours divided by Spark's, where
+    that was measured, and by ours with Python objects; the largest task.
+    """
     rates = {name: [one["records_per_second"] for one in its] for name, its in rounds.items()}
     medians = {name: statistics.median(its) for name, its in rates.items()}
-    found = ratio(rates["fenceline"], rates["spark avro"])
+
+    def by(other: str) -> dict[str, float]:
+        if other not in rates:
+            return {}
+        found = ratio(rates[NATIVE], rates[other])
+        return {"median": found.median, "low": found.low, "high": found.high, "other": medians[other]}
+
     return {
         "records_per_second": medians,
         "mb_per_second": {name: round(rate * record_bytes / 1e6, 1) for name, rate in medians.items()},
-        "ratio": {"median": found.median, "low": found.low, "high": found.high},
-        "largest_task_mb": max(one["largest_task_mb"] for one in rounds["fenceline"]),
+        "ratio": by(SPARK),
+        "to_python": by(PYTHON),
+        "largest_task_mb": max(one["largest_task_mb"] for one in rounds[NATIVE]),
     }
 
 

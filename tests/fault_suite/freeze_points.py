@@ -106,6 +106,7 @@ def seams(reach: Reach) -> list[Seam]:
     """The wrappers for the loop. Raises AttributeError where a method does not exist any more."""
     from workers.loop.group.membership import Membership
     from workers.loop.producing.transactional_producer import TransactionalProducer
+    from workers.loop.records.filing import Filing
     from workers.sinks.file_sink import FileSinkWriter
     from workers.sinks.local_folder import LocalFolder
     from workers.sinks.s3_bucket import S3Bucket
@@ -113,6 +114,8 @@ def seams(reach: Reach) -> list[Seam]:
     worker = _Worker(reach)
     return [
         around(FileSinkWriter, "add", after=lambda: reach(FilePoint.WHILE_FILLING)),
+        # A batch, most of which C files without `add`.
+        around(Filing, "filed_by_c", after=lambda: reach(FilePoint.WHILE_FILLING)),
         around(FileSinkWriter, "_write", after=lambda: reach(FilePoint.WHILE_WRITING)),
         around(LocalFolder, "upload", after=worker.uploaded),
         around(S3Bucket, "upload", after=worker.uploaded),

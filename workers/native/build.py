@@ -15,7 +15,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 BUILT = FOLDER / "built"
-SOURCES = ("records.c", "arrow.c", "stepped.c", "steps.c", "fields.c", "json.c")
+SOURCES = ("records.c", "arrow.c", "stepped.c", "steps.c", "fields.c", "json.c", "avro.c", "filing.c", "columns.c")
 JSON_READER = ("yyjson", "4.0.6", "fcd4dc15c1e39a30bf9fa85d56903029111506860fc3080ab0d81c6c6dacaa8c")
 """The source package with yyjson 0.10.0, its version and its SHA-256 (docs/adr/0034)."""
 TARGETS = {
@@ -24,10 +24,8 @@ TARGETS = {
     # Else the file has the path at which it was built.
     "macos-arm64": ("aarch64-macos.11.0", "-Wl,-install_name,@rpath/records.so"),
 }
-# The strict reader of yyjson alone. Numbers are never converted.
-JSON_FLAGS = tuple(
-    f"-DYYJSON_DISABLE_{part}=1" for part in ("WRITER", "INCR_READER", "UTILS", "NON_STANDARD", "FAST_FP_CONV")
-)
+# The strict reader of yyjson alone, with its own conversion of numbers: that of the C library depends on the locale.
+JSON_FLAGS = tuple(f"-DYYJSON_DISABLE_{part}=1" for part in ("WRITER", "INCR_READER", "UTILS", "NON_STANDARD"))
 COMMON = (
     "-std=c11",
     "-fPIC",

@@ -10,6 +10,15 @@ struct fl_block {
   fl_node nodes[256];
 };
 
+int fl_read_path(yyjson_val *names, fl_path *into) {
+  size_t index, count;
+  yyjson_val *name;
+  into->names = calloc(yyjson_arr_size(names) + 1, sizeof *into->names);
+  if (into->names == NULL) return 0;
+  yyjson_arr_foreach(names, index, count, name) into->names[into->count++] = name;
+  return 1;
+}
+
 void fl_nodes_reset(fl_nodes *nodes) { nodes->current = NULL; }
 
 void fl_nodes_free(fl_nodes *nodes) {

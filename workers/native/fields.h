@@ -23,6 +23,8 @@ typedef struct {
   fl_block *blocks, *current;
 } fl_nodes;
 
+/* Read the names of a path. Return 0 if there is no memory. */
+int fl_read_path(yyjson_val *names, fl_path *into);
 void fl_nodes_reset(fl_nodes *nodes);
 void fl_nodes_free(fl_nodes *nodes);
 /* Find a field without a change; `into` then shows it. Return 0 if it is missing. */

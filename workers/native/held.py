@@ -16,6 +16,7 @@ from workers.loop.records.polled import Records
 from workers.loop.records.writing import UnfitError, enqueue
 from workers.native.arrow import ArrowRows
 from workers.native.batch import Batch, Run, offered
+from workers.native.filing import HeldOutputs
 from workers.native.library import NativeLibrary, RecordFacts
 from workers.native.stepping import NativeSteps, Stepped
 from workers.transforms import Transform
@@ -123,6 +124,15 @@ class HeldRecords:
             return ArrowRows.of(self._library, self._batch, self._runs, transform)
         steps = self._steps_of(transform) if isinstance(transform, StepsTransform) else None
         return None if steps is None else steps.run(self._batch, _joined(self._runs), self._few)
+
+    def outputs(self, transform: Transform) -> HeldOutputs | None:
+        if transform.is_identity:
+            return HeldOutputs(self._batch, self._runs, steps=None, stepped=None, copies=self._few)
+        steps = self._steps_of(transform) if isinstance(transform, StepsTransform) else None
+        if steps is None:
+            return None
+        stepped = steps.run(self._batch, _joined(self._runs), self._few)
+        return HeldOutputs(self._batch, self._runs, steps=steps, stepped=stepped, copies=self._few)
 
     def _few(self, indexes: Sequence[int]) -> list[Message]:
         """Copies of the records with these indexes."""

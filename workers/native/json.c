@@ -1,7 +1,7 @@
 /*
  * JSON values as msgspec reads and writes them (0.21).
  *
- * Nothing is converted. A value is written from its own text, so that only *plain* ones are handled here, whose text
+ * The steps convert nothing. A value is written from its own text, so that only *plain* ones are handled here, whose text
  * msgspec would write unchanged: integers of at most 18 digits, numbers with at most 15 digits in msgspec's own form
  * (such decimals are the shortest ones of their double), objects without a repeated name, and little nesting. The rest
  * is left to msgspec itself. tests/workers/native/test_steps.py compares both.
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LARGEST_VALUE = 1 << 20 };
 enum { MOST_DEPTH = 64, MOST_INTEGER_DIGITS = 18, MOST_DIGITS = 15, MOST_LEADING_ZEROS = 3, FEW_NAMES = 12, NAMES = 512 };
 
 static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
@@ -34,6 +35,21 @@ void fl_text_put(fl_text *text, const char *bytes, size_t count) {
   if (!fl_text_reserve(text, count)) return;
   memcpy(text->bytes + text->used, bytes, count);
   text->used += count;
+}
+
+yyjson_doc *fl_json_read(fl_pool *pool, const void *bytes, size_t count, yyjson_read_flag flags) {
+  yyjson_alc allocator;
+  if (count == 0 || count > LARGEST_VALUE) return NULL;
+  size_t wanted = yyjson_read_max_memory_usage(count, flags);
+  if (wanted > pool->room) {
+    char *larger = realloc(pool->bytes, 2 * wanted);
+    if (larger == NULL) return NULL;
+    pool->bytes = larger;
+    pool->room = 2 * wanted;
+  }
+  if (!yyjson_alc_pool_init(&allocator, pool->bytes, pool->room)) return NULL;
+  /* The flag for reading in place is not set, so that the bytes are not changed. */
+  return yyjson_read_opts((char *)bytes, count, flags, &allocator, NULL);
 }
 
 /* Read the digits of a plain number. Its grammar is JSON's: yyjson has checked it. */
@@ -99,8 +115,7 @@ static uint32_t hash_of(yyjson_val *name) {
   return hash;
 }
 
-/* True if no name of the object is there twice; also false for more names than are looked at. */
-static int has_distinct_names(yyjson_val *object) {
+int fl_has_distinct_names(yyjson_val *object) {
   size_t index, count, at = 0;
   yyjson_val *name, *value, *names[FEW_NAMES], *table[NAMES];
   if (yyjson_obj_size(object) <= FEW_NAMES) {
@@ -135,7 +150,7 @@ static int is_plain(yyjson_val *value, int depth) {
       }
       return 1;
     case YYJSON_TYPE_OBJ:
-      if (depth == MOST_DEPTH || !has_distinct_names(value)) return 0;
+      if (depth == MOST_DEPTH || !fl_has_distinct_names(value)) return 0;
       yyjson_obj_foreach(value, index, count, name, item) {
         if (!is_plain(item, depth + 1)) return 0;
       }

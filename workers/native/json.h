@@ -1,4 +1,4 @@
-/* JSON values as the steps see them: exactly as msgspec reads and writes them, or not at all (json.c). */
+/* JSON values as steps and file sinks see them: exactly as msgspec reads and writes them, or not at all (json.c). */
 #ifndef FENCELINE_JSON_H
 #define FENCELINE_JSON_H
 
@@ -23,6 +23,17 @@ typedef struct {
 
 int fl_text_reserve(fl_text *text, size_t more);
 void fl_text_put(fl_text *text, const char *bytes, size_t count);
+
+/* Memory in which one value after the other is read. */
+typedef struct {
+  char *bytes;
+  size_t room;
+} fl_pool;
+
+/* Read a value; it lasts until the next one. NULL: it is not JSON, or too large. `flags`: as yyjson has them. */
+yyjson_doc *fl_json_read(fl_pool *pool, const void *bytes, size_t count, yyjson_read_flag flags);
+/* True if no name of the object is there twice; also false for more names than are looked at. */
+int fl_has_distinct_names(yyjson_val *object);
 
 /* True if msgspec would write this value as C does, and read it without an error. */
 int fl_json_is_plain(yyjson_val *value);

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import sysconfig
-from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -139,6 +139,51 @@ class RowFacts(Structure):
     )
 
 
+class Text(Structure):
+    """`fl_text` of json.h. size: the bytes in it."""
+
+    address: int | None
+    size: int
+    room: int
+    _fields_ = (("address", c_void_p), ("size", c_uint64), ("room", c_uint64), ("failed", c_int64))
+
+
+class RangeFacts(Structure):
+    """`fl_range` of filing.c."""
+
+    source: int
+    first: int
+    last: int
+    _fields_ = (("source", c_int64), ("first", c_int64), ("last", c_int64))
+
+
+class PartFacts(Structure):
+    """`fl_part` of filing.c."""
+
+    frames: Text
+    records: int
+    size_bytes: int
+    last_use: int
+    _fields_ = (
+        ("frames", Text),
+        ("ranges", POINTER(RangeFacts)),
+        *((name, c_int64) for name in ("range_count", "range_room", "records", "size_bytes", "last_use")),
+        ("check", c_void_p),
+        ("key", c_void_p),
+        ("key_bytes", c_uint64),
+        ("hash", c_uint64),
+    )
+
+
+class FilingFacts(Structure):
+    """The first fields of `fl_filing` of filing.c."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("held_bytes", "look_at", "stopped", "records", "size_bytes", "count")),
+        ("parts", POINTER(PartFacts)),
+    )
+
+
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "fl_load": (c_char_p, (c_char_p,)),
     "fl_version": (c_int, ()),
@@ -171,6 +216,26 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         c_int64,
         (c_void_p, POINTER(c_char_p), POINTER(BatchFacts), POINTER(RowFacts), c_int64, POINTER(c_int32)),
     ),
+    "fl_avro_new": (c_void_p, (c_char_p, c_int64)),
+    "fl_avro_free": (None, (c_void_p,)),
+    "fl_block_new": (POINTER(Text), ()),
+    "fl_block_free": (None, (POINTER(Text),)),
+    "fl_block_put": (c_int, (POINTER(Text), c_char_p, c_int64)),
+    "fl_block_fill": (c_int64, (POINTER(Text), c_void_p, c_void_p, c_int64, POINTER(c_int64), c_int64)),
+    "fl_release": (None, (c_void_p,)),
+    "fl_filing_new": (POINTER(FilingFacts), (c_char_p, c_int64, c_int64, c_uint64)),
+    "fl_filing_free": (None, (POINTER(FilingFacts),)),
+    "fl_filing_clear": (None, (POINTER(FilingFacts),)),
+    "fl_filing_part": (c_int64, (POINTER(FilingFacts), c_char_p, c_int64)),
+    "fl_filing_check": (None, (POINTER(FilingFacts), c_int64, c_void_p)),
+    "fl_filing_hold": (c_int64, (POINTER(FilingFacts), c_int64, c_char_p, c_int64)),
+    "fl_filing_drop": (None, (POINTER(FilingFacts), c_int64)),
+    "fl_filing_take": (None, (POINTER(FilingFacts), c_int64)),
+    "fl_filing_run": (
+        c_int,
+        (POINTER(FilingFacts), POINTER(BatchFacts), POINTER(StepsFacts), c_int64, POINTER(c_int64), c_int64),
+    ),
+    "fl_filing_try": (c_int, (POINTER(FilingFacts), c_char_p, c_int64, c_int64, c_int, c_int64, c_int64)),
     "fl_copy": (c_int64, (POINTER(BatchFacts), c_int64, c_int64, POINTER(RecordFacts), c_void_p, c_int64)),
 }
 

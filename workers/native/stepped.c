@@ -10,7 +10,7 @@
 #include "kafka.h"
 #include "steps.h"
 
-enum { LARGEST_VALUE = 1 << 20, SOME_SLOTS = 1024 };
+enum { SOME_SLOTS = 1024 };
 enum { FATE_OUTPUT, FATE_DROPPED, FATE_TOMBSTONE, FATE_PYTHON, FATE_UNTIMED, FATE_BAD, FATES };
 
 /* The fate of one record. topic: its number, or NO_TOPIC for the sink. The value is at `offset` of the text. */
@@ -20,16 +20,16 @@ typedef struct {
 } fl_slot;
 
 /* Steps, and the outcome of their last run. next_slot, next_topic: the output that is given next. */
-typedef struct {
+struct fl_steps {
   fl_slot *slots;
   int64_t count, topic_count;
   fl_text text;
   fl_program program;
-  char *pool;
-  size_t room, pool_bytes;
+  fl_pool pool;
+  size_t room;
   int64_t next_slot;
   int32_t next_topic;
-} fl_steps;
+};
 
 /* Python declares it again (library.py). */
 _Static_assert(sizeof(fl_slot) == 32 && offsetof(fl_steps, text) == 24, "");
@@ -39,7 +39,7 @@ PUBLIC void fl_steps_free(fl_steps *steps) {
   fl_program_free(&steps->program);
   free(steps->slots);
   free(steps->text.bytes);
-  free(steps->pool);
+  free(steps->pool.bytes);
   free(steps);
 }
 
@@ -53,26 +53,10 @@ PUBLIC fl_steps *fl_steps_new(char *definition, int64_t bytes, int64_t topic_cou
   return NULL;
 }
 
-/* Read a value into the pool. NULL: it is not JSON, or too large. */
-static yyjson_doc *read_value(fl_steps *steps, fl_value given) {
-  yyjson_alc allocator;
-  if (given.count == 0 || given.count > LARGEST_VALUE) return NULL;
-  size_t bytes = yyjson_read_max_memory_usage(given.count, YYJSON_READ_NUMBER_AS_RAW);
-  if (bytes > steps->pool_bytes) {
-    char *larger = realloc(steps->pool, 2 * bytes);
-    if (larger == NULL) return NULL;
-    steps->pool = larger;
-    steps->pool_bytes = 2 * bytes;
-  }
-  if (!yyjson_alc_pool_init(&allocator, steps->pool, steps->pool_bytes)) return NULL;
-  /* The flag for reading in place is not set, so that the bytes are not changed. */
-  return yyjson_read_opts((char *)given.bytes, given.count, YYJSON_READ_NUMBER_AS_RAW, &allocator, NULL);
-}
-
 /* The fate of a record by its value alone. */
 static int32_t fate_of(fl_steps *steps, fl_value given, fl_slot *slot) {
   if (given.bytes == NULL) return FATE_TOMBSTONE;
-  yyjson_val *value = yyjson_doc_get_root(read_value(steps, given));
+  yyjson_val *value = yyjson_doc_get_root(fl_json_read(&steps->pool, given.bytes, given.count, YYJSON_READ_NUMBER_AS_RAW));
   if (!yyjson_is_obj(value) || !fl_json_is_plain(value)) return FATE_PYTHON;
   fl_node root = {.value = value};
   fl_nodes_reset(&steps->program.nodes);
@@ -160,6 +144,17 @@ PUBLIC int64_t fl_steps_sum(const fl_steps *steps, int64_t fates[FATES], int64_t
       for (int64_t topic = 0; topic <= steps->topic_count; topic++) outputs[topic]++;
   }
   return bytes;
+}
+
+int fl_steps_output(const fl_steps *steps, int64_t number, int64_t *record, fl_value *value) {
+  if (number < 0 || number >= steps->count) return UNSURE;
+  const fl_slot *slot = &steps->slots[number];
+  *record = slot->record;
+  if (slot->fate == FATE_DROPPED || slot->fate == FATE_BAD) return NO;
+  /* A file has the time of an output beside it, so that 1970 is one like any other. No output is empty but a tombstone. */
+  if ((slot->fate != FATE_OUTPUT && slot->fate != FATE_UNTIMED) || slot->topic != NO_TOPIC || slot->bytes == 0) return UNSURE;
+  *value = (fl_value){steps->text.bytes + slot->offset, (size_t)slot->bytes};
+  return YES;
 }
 
 /* Enqueue one output. Return the client's error, or 0. */

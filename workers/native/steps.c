@@ -21,15 +21,6 @@ static int find(const char *const *words, yyjson_val *word) {
   return UNKNOWN;
 }
 
-static int read_path(yyjson_val *names, fl_path *into) {
-  size_t index, count;
-  yyjson_val *name;
-  into->names = calloc(yyjson_arr_size(names) + 1, sizeof *into->names);
-  if (into->names == NULL) return 0;
-  yyjson_arr_foreach(names, index, count, name) into->names[into->count++] = name;
-  return 1;
-}
-
 static int read_step(yyjson_val *given, fl_step *into) {
   size_t index, count;
   yyjson_val *item, *constants = yyjson_obj_get(given, "constants"), *fields = yyjson_obj_get(given, "fields");
@@ -48,10 +39,10 @@ static int read_step(yyjson_val *given, fl_step *into) {
     into->constants[into->constant_count++] = item;
   }
   yyjson_arr_foreach(fields, index, count, item) {
-    if (!read_path(item, &into->fields[into->field_count++])) return 0;
+    if (!fl_read_path(item, &into->fields[into->field_count++])) return 0;
   }
-  return into->kind != UNKNOWN && read_path(yyjson_obj_get(given, "from"), &into->from) &&
-         read_path(yyjson_obj_get(given, "to"), &into->to);
+  return into->kind != UNKNOWN && fl_read_path(yyjson_obj_get(given, "from"), &into->from) &&
+         fl_read_path(yyjson_obj_get(given, "to"), &into->to);
 }
 
 void fl_program_free(fl_program *program) {

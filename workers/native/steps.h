@@ -3,6 +3,7 @@
 #define FENCELINE_STEPS_H
 
 #include "fields.h"
+#include "kafka.h"
 
 enum { NO_TOPIC = -1 };
 /* Is a record kept, or does a comparison hold? UNSURE: Python decides. */
@@ -29,5 +30,12 @@ int fl_program_read(fl_program *program, char *definition, size_t bytes);
 void fl_program_free(fl_program *program);
 /* Run the steps. A route sets `topic`. */
 int fl_apply(fl_program *program, fl_node *root, int32_t *topic);
+
+typedef struct fl_steps fl_steps;
+/*
+ * The record of a slot, and the value that it has for the sink. Return NO: the slot has no output, UNSURE: there is no
+ * such slot, or its output is no value for a file.
+ */
+int fl_steps_output(const fl_steps *steps, int64_t number, int64_t *record, fl_value *value);
 
 #endif

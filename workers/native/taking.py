@@ -139,8 +139,8 @@ def why_objects(definition: PipelineDefinition, *, may_be_native: bool) -> str |
         return "`native_records` is off"
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         return "`at_least_once` needs a report for each record"
-    if definition.files is not None:
-        return "its records go into files"
+    if definition.files is not None and definition.files.verifies:
+        return "its files are compared with the ids of its records"
     match definition.transform:
         case Identity():
             pass
@@ -148,7 +148,8 @@ def why_objects(definition: PipelineDefinition, *, may_be_native: bool) -> str |
             if isinstance(next(iter(definition.transform.steps), None), Condition):
                 return "its first step is a condition"
         case PythonFunction(scope=PythonScope.ARROW):
-            pass
+            if definition.files is not None:
+                return "the rows of its function go into files"
         case _:
             return "its function takes Python objects"
     library = native_library()

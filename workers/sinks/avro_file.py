@@ -21,8 +21,13 @@ import msgspec
 
 from app.core.avro_schemas.shape import BadValueError
 from app.core.pipelines.pipeline import AvroCodec
+from workers.native.avro import NativeBlocks
+from workers.native.library import NativeLibrary
 from workers.sinks.avro_binary import varint
 from workers.sinks.avro_encoder import AvroEncoder
+from workers.sinks.blocks import Content, blocks_by_python
+from workers.sinks.frames import in_pieces
+from workers.sinks.parts import PartValues
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -50,7 +55,13 @@ class Written(NamedTuple):
 
 
 def write(
-    values: Iterable[bytes], schema: dict[str, Any], *, codec: AvroCodec, path: Path, syncs: bool = True
+    values: Iterable[bytes],
+    schema: dict[str, Any],
+    *,
+    codec: AvroCodec,
+    path: Path,
+    syncs: bool = True,
+    native: NativeLibrary | None = None,
 ) -> Written:
     """Write one file complete, or not at all. The same values give the same bytes at a path of that name.
 
@@ -60,12 +71,13 @@ def write(
             schema is kept for the next file.
         path: without a file yet, in an existing folder.
         syncs: whether to return only when the disk has it.
+        native: to encode by C where that is certain; None: by Python. The bytes are the same.
 
     Raises:
         BadValueError: a value that does not fit; the message has its number in the file.
         AvroFileError: the file system refuses it: a full disk, an existing file.
     """
-    prepared = _prepare(msgspec.json.encode(schema), codec)
+    prepared = _prepare(msgspec.json.encode(schema), codec, native)
     try:
         file = path.open("xb")
     except OSError as error:
@@ -87,8 +99,9 @@ def write(
 class _Prepared:
     """The common part of all files of one schema and codec."""
 
-    def __init__(self, schema: dict[str, Any], codec: AvroCodec) -> None:
+    def __init__(self, schema: dict[str, Any], codec: AvroCodec, native: NativeLibrary | None) -> None:
         self._encode = AvroEncoder(schema).encode
+        self._native = None if native is None else NativeBlocks(native, schema)
         self._compress = _COMPRESSIONS[codec]
         header = io.BytesIO()
         fastavro.writer(  # pyright: ignore[reportUnknownMemberType] - its stream is of any kind
@@ -99,32 +112,33 @@ class _Prepared:
     def write(self, values: Iterable[bytes], file: BinaryIO, *, sync: bytes) -> Written:
         tally = _Tally(file)
         tally.write(self._header + sync)
-        encode = self._encode
-        records = records_before = 0
-        block = bytearray()
-        for value in values:
-            try:
-                block += encode(value)
-            except BadValueError as error:
-                raise BadValueError(f"record {records + 1} of the file does not fit: {error}") from error
-            records += 1
-            if len(block) >= BLOCK_BYTES:
-                tally.write(self._block(records - records_before, block, sync))
-                records_before = records
-                block.clear()
-        if block or records > records_before:
-            tally.write(self._block(records - records_before, block, sync))
+        records = 0
+        if self._native is None:
+            blocks = blocks_by_python(values, self._encoded, bytearray(), block_bytes=BLOCK_BYTES)
+        else:
+            pieces = values.pieces() if isinstance(values, PartValues) else in_pieces(values)
+            blocks = self._native.blocks(pieces, self._encoded, block_bytes=BLOCK_BYTES)
+        for in_block, content in blocks:
+            records += in_block
+            tally.write(self._block(in_block, content, sync))
         return Written(records, tally.size_bytes, tally.sha256)
 
-    def _block(self, records: int, block: bytearray, sync: bytes) -> bytes:
+    def _encoded(self, value: bytes, number: int) -> bytes:
+        """number: of the record in the file, from 1 on."""
+        try:
+            return self._encode(value)
+        except BadValueError as error:
+            raise BadValueError(f"record {number} of the file does not fit: {error}") from error
+
+    def _block(self, records: int, block: Content, sync: bytes) -> bytes:
         data = self._compress(block)
         return b"".join([varint(records), varint(len(data)), data, sync])
 
 
 # The size is about 20 kB for a schema of 10 fields, 400 kB for 250 fields.
 @lru_cache(maxsize=256)
-def _prepare(schema: bytes, codec: AvroCodec) -> _Prepared:
-    return _Prepared(msgspec.json.decode(schema), codec)
+def _prepare(schema: bytes, codec: AvroCodec, native: NativeLibrary | None) -> _Prepared:
+    return _Prepared(msgspec.json.decode(schema), codec, native)
 
 
 class _Tally:
@@ -143,7 +157,7 @@ class _Tally:
         self.size_bytes += len(data)
 
 
-def _deflate(data: bytearray) -> bytes:
+def _deflate(data: Content) -> bytes:
     # Avro's deflate is without the header and the checksum of zlib.
     compressor = zlib.compressobj(_DEFLATE_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return compressor.compress(data) + compressor.flush()
@@ -159,11 +173,11 @@ class _PerThread(threading.local):
 _per_thread = _PerThread()
 
 
-def _zstandard(data: bytearray) -> bytes:
+def _zstandard(data: Content) -> bytes:
     return _per_thread.zstandard.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
 
 
-_COMPRESSIONS: Final[dict[AvroCodec, Callable[[bytearray], bytes]]] = {
+_COMPRESSIONS: Final[dict[AvroCodec, Callable[[Content], bytes]]] = {
     AvroCodec.NULL: bytes,
     AvroCodec.DEFLATE: _deflate,
     AvroCodec.ZSTANDARD: _zstandard,

@@ -12,7 +12,9 @@ from typing import NamedTuple, Protocol
 
 from app.core.avro_schemas.shape import NOTHING, Shape
 from app.core.pipelines.pipeline import FileSink as Settings
-from app.core.wire.file_references import FileReference, InputRange, encode
+from app.core.wire.file_references import encode
+from workers.native.filing import FullPart, HeldOutputs, NativeParts
+from workers.native.library import NativeLibrary
 from workers.sinks import avro_file
 from workers.sinks.avro_file import AvroFileError
 from workers.sinks.parts import Buffers, Part, Parts, Source
@@ -22,6 +24,7 @@ from workers.sinks.upload_pace import Load, UploadPace
 from workers.sinks.uploads import ToUpload, Uploaded, UploadError
 from workers.sinks.value_columns import ValueColumns
 from workers.sinks.verification import Verification
+from workers.sinks.written_files import StoredFile, WriterIdentity, WrittenFile, reference_of
 
 _TOGETHER = 64
 """Files that are written, then uploaded, then removed: a checkpoint's files are not all on the disk at once."""
@@ -48,32 +51,6 @@ class Dated(NamedTuple):
     timestamp_ms: int | None
 
 
-class WriterIdentity(NamedTuple):
-    """The writer's identity, which every reference has."""
-
-    pipeline: str
-    transactional_id: str
-    attempt: str
-
-
-class _File(NamedTuple):
-    """A part that was written; `local` until it is uploaded."""
-
-    values: tuple[str, ...]
-    part: Part
-    written: avro_file.Written
-    path: str
-    closed_at_ms: int
-    local: Path
-
-
-class _Stored(NamedTuple):
-    """A part that the store has completely, verified."""
-
-    file: _File
-    uploaded_at_ms: int
-
-
 class FileSinkWriter:
     """The files of one checkpoint after another.
 
@@ -91,6 +68,8 @@ class FileSinkWriter:
         buffers: shared by all sinks of a task.
         numbers: of checkpoints, shared by the sinks that write under one transactional id, one after another.
         pace: shared likewise.
+        native: encodes values by C; None: by Python.
+        holds_natively: `native` also holds the values, and files records that it holds by `add_held`.
         now_s: seconds that also pass while the machine sleeps.
     """
 
@@ -104,6 +83,8 @@ class FileSinkWriter:
         buffers: Buffers,
         numbers: Iterator[int] | None = None,
         pace: UploadPace | None = None,
+        native: NativeLibrary | None = None,
+        holds_natively: bool = False,
         clock: Callable[[], float] = time.monotonic,
         now_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
@@ -114,28 +95,48 @@ class FileSinkWriter:
         self._clock = clock
         self._now_s = now_s
         self._columns = ValueColumns(settings)
-        self._schemas = record_schemas(settings)
+        self._schemas = record_schemas(settings, native)
         self.verification = (
             Verification(settings.root, settings.id_field) if settings.verifies and settings.id_field else None
         )
         self._spool = Spool(folder)
         self._buffers = buffers
-        self._parts = Parts(self._spool, buffers)
+        self._native = native
         self._most_bytes = settings.max_file_mb * _MEGABYTE
+        self._parts = (
+            Parts(self._spool, buffers)
+            if native is None or not holds_natively
+            else NativeParts(
+                native,
+                self._spool,
+                buffers,
+                settings=settings,
+                check_of=self._schemas.checked_by_c,
+                most_bytes=self._most_bytes,
+            )
+        )
         self._numbers = count(1) if numbers is None else numbers
         self._number = 0
         self._on_disk: set[Path] = set()
-        self._written: list[_File] = []
-        self._stored: list[_Stored] = []
+        self._written: list[WrittenFile] = []
+        self._stored: list[StoredFile] = []
         self._first_upload_s: float | None = None
-        self._size_bytes = 0
-        self._records = 0
         self._pace = UploadPace(settings.upload_timeout_ms / 1000) if pace is None else pace
 
     @property
     def checkpoint(self) -> int:
         """The number of the open checkpoint, else of the last one."""
         return self._number
+
+    @property
+    def added(self) -> tuple[int, int]:
+        """The records of the open checkpoint, and the bytes of their values."""
+        return self._parts.records, self._parts.size_bytes
+
+    @property
+    def takes_held(self) -> bool:
+        """True if `add_held` may be called."""
+        return isinstance(self._parts, NativeParts)
 
     @property
     def is_full(self) -> bool:
@@ -181,19 +182,33 @@ class FileSinkWriter:
         except (OSError, AvroFileError) as error:
             raise _local(error) from error
 
+    def add_held(self, outputs: HeldOutputs) -> Iterator[int]:
+        """Add records that C holds; yield the index of each that C leaves to the caller, who adds it before the next.
+
+        Raises SinkError as `add`.
+        """
+        if not isinstance(self._parts, NativeParts):
+            raise TypeError("the parts of this sink are not C's; this is a bug in the loop")
+        try:
+            for one in self._parts.file(outputs):
+                if isinstance(one, FullPart):
+                    self._end(one.values)
+                else:
+                    yield one.position
+        except (OSError, AvroFileError) as error:
+            raise _local(error) from error
+
     def _hold(self, values: tuple[str, ...], value: bytes, shape: Shape, source: Source, offset: int) -> None:
         part = self._parts.get(values)
         part.shape = shape
-        span = part.ranges.get(source)
-        if span is None:
-            part.ranges[source] = [offset, offset]
-        elif offset > span[1]:
-            span[1] = offset
+        part.cover(source, offset, offset)
         self._parts.hold(part, value)
-        self._size_bytes += len(value)
-        self._records += 1
         if part.size_bytes >= self._most_bytes:
-            self._written.append(self._write(values, self._parts.take(values), closed_at_ms=_now_ms()))
+            self._end(values)
+
+    def _end(self, values: tuple[str, ...]) -> None:
+        """Write the file of a part that is large enough."""
+        self._written.append(self._write(values, self._parts.take(values), closed_at_ms=_now_ms()))
 
     def finish(self, *, bound_s: float, between: Callable[[], None]) -> None:
         """Write, upload and verify every file.
@@ -212,10 +227,10 @@ class FileSinkWriter:
         try:
             # The end of this block waits for the running uploads, which end by the deadline.
             with ThreadPoolExecutor(1, thread_name_prefix="uploads") as uploads:
-                uploading: Future[list[_Stored]] | None = None
+                uploading: Future[list[StoredFile]] | None = None
                 while True:
                     # Written while earlier ones are uploaded.
-                    chunk: list[_File] = []
+                    chunk: list[WrittenFile] = []
                     between()
                     for file in islice(files, _TOGETHER):
                         chunk.append(file)
@@ -256,12 +271,18 @@ class FileSinkWriter:
     def references(self) -> Iterator[tuple[str, bytes]]:
         """Key and value of each reference."""
         for stored in self._stored:
-            yield stored.file.path, encode(self._reference(stored))
+            file = stored.file
+            schema = self._schemas.schema(file.part.shape)
+            columns = dict(zip(self._columns.names, file.values, strict=True))
+            reference = reference_of(
+                stored, self._identity, self._settings, schema, columns=columns, checkpoint=self._number
+            )
+            yield file.path, encode(reference)
 
     def committed(self) -> None:
         """Record the commit of the references. From here on verification is due, if it is configured."""
         if self.verification is not None:
-            self.verification.committed(self._number, [_to_upload(stored.file) for stored in self._stored])
+            self.verification.committed(self._number, [stored.file.to_upload() for stored in self._stored])
 
     def forget(self) -> None:
         """Discard the checkpoint's files and parts; raises nothing."""
@@ -270,87 +291,64 @@ class FileSinkWriter:
         self._written.clear()
         self._stored.clear()
         self._first_upload_s = None
-        self._size_bytes = 0
-        self._records = 0
         self._parts.clear()
         if self.verification is not None:
             self.verification.forget()
 
     def _load(self) -> Load:
         """The present content of the checkpoint, in bytes of JSON."""
-        return Load(len(self._parts) + len(self._written), self._size_bytes, self._records)
+        return Load(len(self._parts) + len(self._written), self._parts.size_bytes, self._parts.records)
 
     def _was_late(self, load: Load) -> None:
         uploaded = sum(stored.file.part.size_bytes for stored in self._stored)
         self._pace.was_late(load, uploaded=Load(len(self._stored), uploaded))
 
-    def _all_written(self, closed_at_ms: int) -> Iterator[_File]:
+    def _all_written(self, closed_at_ms: int) -> Iterator[WrittenFile]:
         while self._written:
             yield self._written.pop()
         for values, part in self._parts.take_all():
             yield self._write(values, part, closed_at_ms=closed_at_ms)
 
-    def _write(self, values: tuple[str, ...], part: Part, *, closed_at_ms: int) -> _File:
+    def _write(self, values: tuple[str, ...], part: Part, *, closed_at_ms: int) -> WrittenFile:
         local = self._folder / f"{secrets.token_hex(8)}.avro"
         self._on_disk.add(local)
         schema = self._schemas.schema(part.shape)
         # Files that are lost with this host are read again: they need not reach its disk.
         written = avro_file.write(
-            self._parts.values(part), schema.schema, codec=self._settings.codec, path=local, syncs=False
+            self._parts.values(part),
+            schema.schema,
+            codec=self._settings.codec,
+            path=local,
+            syncs=False,
+            native=self._native,
         )
-        part.extents, part.buffered = [], []
+        part.release()
         name = f"{secrets.token_hex(_RANDOM_BYTES)}.avro"
         folder = self._columns.folder(values)
         path = "/".join(piece for piece in (self._identity.pipeline, folder, name) if piece)
-        return _File(values, part, written, path, closed_at_ms, local)
+        return WrittenFile(values, part, written, path, closed_at_ms, local)
 
-    def _upload(self, files: list[_File], deadline: float) -> list[_Stored]:
+    def _upload(self, files: list[WrittenFile], deadline: float) -> list[StoredFile]:
         if self._first_upload_s is None:
             self._first_upload_s = self._now_s()
         try:
             found = self._store.put_all(
-                [_to_upload(file) for file in files],
+                [file.to_upload() for file in files],
                 within_s=max(0.0, deadline - self._clock()),
                 between=_nothing,
             )
         finally:
             self._remove([file.local for file in files])
         uploaded = {one.path: one.uploaded_at_ms for one in found}
-        return [_Stored(file, uploaded[file.path]) for file in files]
+        return [StoredFile(file, uploaded[file.path]) for file in files]
 
     def _remove(self, files: Sequence[Path]) -> None:
         for file in files:
             file.unlink(missing_ok=True)
             self._on_disk.discard(file)
 
-    def _reference(self, stored: _Stored) -> FileReference:
-        file, identity = stored.file, self._identity
-        schema = self._schemas.schema(file.part.shape)
-        return FileReference(
-            path=file.path,
-            root=self._settings.root,
-            size_bytes=file.written.size_bytes,
-            records=file.written.records,
-            sha256=file.written.sha256,
-            codec=self._settings.codec.value,
-            partition=dict(zip(self._columns.names, file.values, strict=True)),
-            inputs=tuple(
-                InputRange(topic=topic, partition=number, first_offset=first, last_offset=last)
-                for (topic, number), (first, last) in sorted(file.part.ranges.items())
-            ),
-            schema=schema.schema,
-            fingerprint=schema.fingerprint,
-            pipeline=identity.pipeline,
-            transactional_id=identity.transactional_id,
-            attempt=identity.attempt,
-            checkpoint=self._number,
-            opened_at_ms=file.part.opened_at_ms,
-            closed_at_ms=file.closed_at_ms,
-            uploaded_at_ms=stored.uploaded_at_ms,
-        )
 
-
-def _result(uploading: Future[list[_Stored]], between: Callable[[], None]) -> list[_Stored]:
+def _result(uploading: Future[list[StoredFile]], between: Callable[[], None]) -> list[StoredFile]:
     while True:
         try:
             return uploading.result(_BETWEEN_S)
@@ -364,11 +362,6 @@ def _nothing() -> None:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _to_upload(file: _File) -> ToUpload:
-    written = file.written
-    return ToUpload(local=file.local, path=file.path, size_bytes=written.size_bytes, sha256=written.sha256)
 
 
 def _local(error: OSError | AvroFileError) -> SinkError:

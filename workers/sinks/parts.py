@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from weakref import WeakSet
 
 from app.core.avro_schemas.shape import NOTHING, Shape
+from workers.sinks.frames import Frames, in_pieces, values_of
 from workers.sinks.spool import Extent, Spool
 
 _LOOKS = 32
@@ -24,6 +25,7 @@ class Part:
         "buffered",
         "buffered_bytes",
         "extents",
+        "frames",
         "opened_at_ms",
         "ranges",
         "records",
@@ -41,8 +43,42 @@ class Part:
         self.buffered: list[bytes] = []
         self.buffered_bytes = 0
         self.extents: list[Extent] = []
+        self.frames: Frames = b""
+        """The values that C held when the part was taken; then nothing is buffered."""
         self.ranges: dict[Source, list[int]] = {}
         """The lowest and the highest offset in it, of each input partition."""
+
+    def cover(self, source: Source, first: int, last: int) -> None:
+        """Add offsets to the ranges."""
+        span = self.ranges.get(source)
+        if span is None:
+            self.ranges[source] = [first, last]
+        else:
+            span[:] = min(span[0], first), max(span[1], last)
+
+    def release(self) -> None:
+        """Free the memory of the values."""
+        self.extents, self.buffered, self.frames = [], [], b""
+
+
+class PartValues:
+    """The values of a part, in their order, which can be read until its spool is cleared."""
+
+    def __init__(self, spool: Spool, part: Part) -> None:
+        self._spool = spool
+        self._part = part
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._spool.read(self._part.extents)
+        yield from values_of(self._part.frames)
+        yield from self._part.buffered
+
+    def pieces(self) -> Iterator[Frames]:
+        """The same as frames."""
+        yield from self._spool.pieces(self._part.extents)
+        if len(self._part.frames):
+            yield self._part.frames
+        yield from in_pieces(self._part.buffered)
 
 
 class Buffers:
@@ -72,16 +108,31 @@ class Parts:
     """By partition value. Raises OSError when the spool cannot be written."""
 
     def __init__(self, spool: Spool, buffers: Buffers) -> None:
-        self.held_bytes = 0
         self._spool = spool
         self._buffers = buffers
         self._parts: dict[tuple[str, ...], Part] = {}
+        self._held_bytes = self._records = self._size_bytes = 0
         self._look_at = 0
         self._uses = 0
         buffers.join(self)
 
     def __len__(self) -> int:
         return len(self._parts)
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes in memory."""
+        return self._held_bytes
+
+    @property
+    def records(self) -> int:
+        """The records added since `clear`, in parts that were taken too."""
+        return self._records
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of these records' values."""
+        return self._size_bytes
 
     def find(self, values: tuple[str, ...]) -> Part | None:
         return self._parts.get(values)
@@ -90,7 +141,7 @@ class Parts:
         """The part of this partition value, made if there is none."""
         part = self._parts.get(values)
         if part is None:
-            part = self._parts[values] = Part()
+            part = self._parts[values] = self._new(values)
         return part
 
     def hold(self, part: Part, value: bytes) -> None:
@@ -102,14 +153,16 @@ class Parts:
         part.buffered_bytes += size
         part.size_bytes += size
         part.records += 1
-        self.held_bytes += size
-        if self.held_bytes > self._look_at:
+        self._held_bytes += size
+        self._size_bytes += size
+        self._records += 1
+        if self._held_bytes > self._look_at:
             self._spill_if_due()
 
     def take(self, values: tuple[str, ...]) -> Part:
         """The part, which is not open any more; its bytes in memory do not count from here on."""
         part = self._parts.pop(values)
-        self.held_bytes -= part.buffered_bytes
+        self._held_bytes -= part.buffered_bytes
         return part
 
     def take_all(self) -> Iterator[tuple[tuple[str, ...], Part]]:
@@ -121,29 +174,36 @@ class Parts:
     def clear(self) -> None:
         """Forget all, and free the spool's space."""
         self._parts.clear()
-        self.held_bytes = self._look_at = 0
+        self._held_bytes = self._records = self._size_bytes = self._look_at = 0
         self._spool.clear()
 
-    def values(self, part: Part) -> Iterator[bytes]:
+    def values(self, part: Part) -> PartValues:
         """The values that were added to it, in their order."""
-        yield from self._spool.read(part.extents)
-        yield from part.buffered
+        return PartValues(self._spool, part)
+
+    def _new(self, values: tuple[str, ...]) -> Part:  # noqa: ARG002 - it need not know them
+        return Part()
 
     def _spill_if_due(self) -> None:
         """Spill the least recently used until half is free; all parts of this producer where others hold the most."""
         most, free = self._buffers.most_bytes, self._buffers.most_bytes // 2
         held = self._buffers.held_bytes
         if held > most:
-            for part in sorted(self._parts.values(), key=_used):
-                if part.buffered:
-                    part.extents.append(self._spool.append(part.buffered))
-                    held -= part.buffered_bytes
-                    self.held_bytes -= part.buffered_bytes
-                    part.buffered, part.buffered_bytes = [], 0
-                    if held <= free:
-                        break
+            for part in sorted(self._parts.values(), key=self._last_use):
+                held -= self._spill(part)
+                if held <= free:
+                    break
         self._look_at = self.held_bytes + most // _LOOKS
 
+    def _last_use(self, part: Part) -> int:
+        return part.used
 
-def _used(part: Part) -> int:
-    return part.used
+    def _spill(self, part: Part) -> int:
+        """Write its values in memory to the spool; return their bytes."""
+        if not part.buffered:
+            return 0
+        part.extents.append(self._spool.append(part.buffered))
+        size = part.buffered_bytes
+        self._held_bytes -= size
+        part.buffered, part.buffered_bytes = [], 0
+        return size

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-_LENGTH = struct.Struct("<I")
+from workers.sinks.frames import framed, values_of
 
 
 class Extent(NamedTuple):
@@ -33,23 +32,23 @@ class Spool:
 
     def append(self, values: Iterable[bytes]) -> Extent:
         """Write them as one piece."""
-        pack = _LENGTH.pack
-        piece = b"".join([part for value in values for part in (pack(len(value)), value)])
-        self._write(piece)
-        extent = Extent(self.size, len(piece))
-        self.size += len(piece)
+        return self.append_piece(framed(values))
+
+    def append_piece(self, frames: bytes | memoryview) -> Extent:
+        """Write frames (frames.py) as one piece."""
+        self._write(frames)
+        extent = Extent(self.size, len(frames))
+        self.size += len(frames)
         return extent
 
     def read(self, extents: Sequence[Extent]) -> Iterator[bytes]:
         """The values of these pieces, in their order."""
-        for extent in extents:
-            piece = self._read(extent)
-            at = 0
-            while at < len(piece):
-                (length,) = _LENGTH.unpack_from(piece, at)
-                at += _LENGTH.size
-                yield piece[at : at + length]
-                at += length
+        for piece in self.pieces(extents):
+            yield from values_of(piece)
+
+    def pieces(self, extents: Sequence[Extent]) -> Iterator[bytes]:
+        """The frames of these pieces."""
+        return map(self._read, extents)
 
     def clear(self) -> None:
         """Free its space; earlier pieces cannot be read any more."""
@@ -57,7 +56,7 @@ class Spool:
             os.close(self._file)
         self._file, self.size = None, 0
 
-    def _write(self, piece: bytes) -> None:
+    def _write(self, piece: bytes | memoryview) -> None:
         if self._file is None:
             self._file, name = tempfile.mkstemp(dir=self._folder)
             Path(name).unlink()

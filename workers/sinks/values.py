@@ -14,6 +14,8 @@ from app.core.avro_schemas.canonical import fingerprint
 from app.core.avro_schemas.conflict import conflict
 from app.core.avro_schemas.shape import BadValueError, Shape, merge, shape_of
 from app.core.pipelines.pipeline import SchemaConflict
+from workers.native.avro import NativeAvro, definition_of_shape
+from workers.native.library import NativeLibrary
 from workers.sinks.json_records import UNREADABLE, decode
 from workers.sinks.shape_types import type_of
 
@@ -36,8 +38,13 @@ class ValueShapes:
     others. The decoders are shared by all files of the same shape, and bounded: rare shapes have none.
     """
 
-    def __init__(self, *, name: str, policy: SchemaConflict) -> None:
-        """name: of the record in each schema; policy: for a value whose type conflicts with its file's."""
+    def __init__(self, *, name: str, policy: SchemaConflict, native: NativeLibrary | None = None) -> None:
+        """name: of the record in each schema; policy: for a value whose type conflicts with its file's.
+
+        native: to check values by C.
+        """
+        self._native = native
+        self._by_c: dict[Shape, NativeAvro] = {}
         self._is_union = policy is SchemaConflict.UNION
         self._decoders: dict[Shape, Callable[[bytes], object] | None] = {}
         self._met: WeakKeyDictionary[Shape, int] = WeakKeyDictionary()
@@ -65,6 +72,15 @@ class ValueShapes:
         """The schema of a file of this shape, which has a value."""
         return _file_schema(shape, self._name)
 
+    def checked_by_c(self, shape: Shape) -> NativeAvro | None:
+        """The values that add nothing to a shape, for C; None for a rare shape, as with decoders."""
+        if self._native is None or shape not in self._decoders:
+            return None
+        found = self._by_c.get(shape)
+        if found is None:
+            found = self._by_c[shape] = NativeAvro(self._native, definition_of_shape(shape))
+        return found
+
     def _add_slowly(self, shape: Shape, value: bytes, record: Any) -> Shape:
         found = shape_of(decode(value) if record is None else record)
         if not self._is_union and (sentence := conflict(shape, found)) is not None:
@@ -82,6 +98,7 @@ class ValueShapes:
         if len(self._decoders) >= MAX_DECODERS:
             oldest = next(iter(self._decoders))
             del self._decoders[oldest]
+            self._by_c.pop(oldest, None)
             self._met.pop(oldest, None)
         type_ = type_of(shape)
         self._decoders[shape] = None if type_ is None else msgspec.json.Decoder(type_).decode

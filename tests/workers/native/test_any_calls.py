@@ -16,11 +16,12 @@ from tests.support.json_cases import SINK, JsonCases
 from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
+from tests.workers.native.any_file_calls import FileCalls
 from workers.native.library import Buffer, Columns, NativeLibrary, RecordFacts, RowFacts, Strings, native_library
 from workers.native.stepping import NativeSteps, definition_of
 from workers.transforms.steps import StepsTransform
 
-RECORDS, CALLS = 300, 3_000
+RECORDS, CALLS = 300, 4_000
 STEPS = [
     Filter(field="a", operator=StepOperator.NE, value=1),
     Route(field="b", operator=StepOperator.EXISTS, topic="one"),
@@ -47,6 +48,7 @@ class Calls:
         self._producer, self._roomy = library.handle(producer), library.handle(roomy)
         self._source = self._calls.fl_source_new(library.handle(consumer))
         self._steps = NativeSteps(library, StepsTransform(STEPS, sink_topic=SINK))
+        self.files = FileCalls(library, rng, self._span, self._steps.pointer)
         self._batches: list[Any] = []
         self._kept: list[Any] = []
         self.taken = self.given = 0
@@ -195,6 +197,7 @@ class Calls:
             self._calls.fl_steps_free(made)
 
     def close(self) -> None:
+        self.files.close()
         for batch in self._batches:
             self._calls.fl_batch_free(batch)
         self._calls.fl_source_free(self._source)
@@ -226,7 +229,7 @@ class Calls:
 def test_no_order_of_calls_and_no_number_harms_the_process(
     kafka: KafkaCluster, make_topic: MakeTopic, rng: random.Random, seed: int
 ) -> None:
-    """Controls: records were taken, and rows given, so that the calls had something to work on."""
+    """Controls: records were taken and filed, and rows given, so that the calls had something to work on."""
     library = native_library()
     assert isinstance(library, NativeLibrary), library
     print(f"calls drawn with --seed {seed}")  # noqa: T201 - pytest shows it where the test fails
@@ -249,6 +252,7 @@ def test_no_order_of_calls_and_no_number_harms_the_process(
         *(calls.add, calls.remove, calls.forward, calls.take, calls.take, calls.release, calls.copy, calls.untimed),
         *(calls.give, calls.run, calls.run, calls.try_value, calls.define),
         *(calls.read_columns, calls.read_columns, calls.give_rows, calls.give_rows),
+        *calls.files.kinds,
     ]
     wait_for(calls.has_records, 30, lambda: f"{calls.taken} records were taken")
     for number in range(CALLS):
@@ -261,4 +265,4 @@ def test_no_order_of_calls_and_no_number_harms_the_process(
         one.purge()
         one.flush(10)
     consumer.close()
-    assert calls.given > 10
+    assert min(calls.given, calls.files.filed) > 10

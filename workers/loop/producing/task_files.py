@@ -20,6 +20,8 @@ from workers.loop.errors import PipelineStopError
 from workers.loop.producing.file_producer import FileProducer
 from workers.loop.producing.producers import TaskProducer
 from workers.loop.settling import MakeProducer
+from workers.native.library import NativeLibrary, native_library
+from workers.native.taking import why_objects
 from workers.sinks.file_sink import FileSinkWriter, WriterIdentity
 from workers.sinks.parts import Buffers
 from workers.sinks.spool_folder import SpoolFolder
@@ -44,6 +46,10 @@ class TaskFiles:
         self._folder = SpoolFolder()
         self._buffers = Buffers()
         self._store = UploadStore(settings.root)
+        found = native_library()
+        self._native = found if specification.native_records and isinstance(found, NativeLibrary) else None
+        definition = specification.definition
+        self._holds_natively = why_objects(definition, may_be_native=specification.native_records) is None
         # Weakly: they come and go with their producers.
         self._sinks: WeakSet[FileSinkWriter] = WeakSet()
         self._paces: WeakSet[UploadPace] = WeakSet()
@@ -96,6 +102,8 @@ class TaskFiles:
             buffers=self._buffers,
             numbers=numbers,
             pace=pace,
+            native=self._native,
+            holds_natively=self._holds_natively,
         )
         self._sinks.add(sink)
         if sink.verification is not None:

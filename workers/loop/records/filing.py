@@ -16,6 +16,7 @@ from workers.loop.records.polled import Records
 from workers.loop.records.processing import Processing
 from workers.loop.records.suspicion import CondemnedError
 from workers.loop.telling.tally import Work
+from workers.native.filing import HeldOutputs
 from workers.sinks.file_sink import Dated, FileSinkWriter, SinkError
 from workers.transforms import Output, Processed
 from workers.transforms.carrying import transformed
@@ -47,13 +48,39 @@ class Filing(Processing):
         if condemned is not None:
             failed: dict[int, Exception] = {0: condemned}
         else:
-            messages, unreadable = records.messages()
-            processed, failed = transformed(self._transform, messages, unreadable=unreadable)
             try:
-                self._file(messages, processed, producer.sink, work, failed)
+                failed = self._filed(records, producer.sink, work)
             except SinkError as error:
                 raise AbortableError(str(error)) from error
         self._treat(records, failed, producer, work, bad_records)
+
+    def _filed(self, records: Records, sink: FileSinkWriter, work: Work) -> dict[int, Exception]:
+        """File the outputs of all records; return the errors of those that have none, by index."""
+        outputs = records.outputs(self._transform) if sink.takes_held else None
+        if outputs is not None:
+            return self.filed_by_c(outputs, sink, work)
+        messages, unreadable = records.messages()
+        processed, failed = transformed(self._transform, messages, unreadable=unreadable)
+        self._file(messages, processed, sink, work, failed)
+        return failed
+
+    def filed_by_c(self, outputs: HeldOutputs, sink: FileSinkWriter, work: Work) -> dict[int, Exception]:
+        """File outputs of records that C holds. Those that it leaves are filed one by one, in their places.
+
+        Return the errors as `_filed`; raises SinkError.
+        """
+        failed = dict(outputs.failures)
+        records_before, bytes_before = sink.added
+        for index in sink.add_held(outputs):
+            message, unreadable = outputs.message(index)
+            processed, bad = transformed(self._transform, [message], unreadable=unreadable)
+            self._file([message], processed, sink, Work(), bad)
+            if bad:
+                failed[index] = bad[0]
+        records, size_bytes = sink.added
+        work.records_out += records - records_before
+        work.bytes_out += size_bytes - bytes_before
+        return failed
 
     def _file(
         self,

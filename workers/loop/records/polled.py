@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
@@ -13,6 +13,9 @@ from workers.loop.partitions import Place, place_of
 from workers.loop.records import writing
 from workers.transforms import Transform
 from workers.transforms.headers import HeaderNameError, read_headers
+
+if TYPE_CHECKING:
+    from workers.native.filing import HeldOutputs
 
 
 class PolledError(NamedTuple):
@@ -66,6 +69,10 @@ class Records(Writable, Protocol):
 
     def stepped(self, transform: Transform) -> Stepped | None:
         """Run the transform without objects; None: it needs them, or these records are objects."""
+        ...
+
+    def outputs(self, transform: Transform) -> HeldOutputs | None:
+        """Run the transform without objects, for outputs into files; None as of `stepped`."""
         ...
 
 
@@ -146,6 +153,9 @@ class PolledMessages(list[Message]):
         writing.write_messages(producer, self, topic=topic, keep_partition=keep_partition, room_within_s=room_within_s)
 
     def stepped(self, transform: Transform) -> None:  # noqa: ARG002 - they are objects
+        return None
+
+    def outputs(self, transform: Transform) -> None:  # noqa: ARG002 - they are objects
         return None
 
 
