@@ -44,7 +44,7 @@ def journal_of(file: Path) -> Path:
 
 
 def finished_tests(file: Path) -> dict[str, Finished]:
-    """Return by id the tests that an interrupted run of this commit finished. Raises a UsageError if there is none.
+    """Return by id the tests that an interrupted run of this tree finished. Raises a UsageError if there is none.
 
     A failed test stays failed: only a run from the beginning can pass it.
     """
@@ -52,7 +52,7 @@ def finished_tests(file: Path) -> dict[str, Finished]:
     lines = journal.read_bytes().splitlines() if journal.exists() else []
     if not lines:
         raise pytest.UsageError(f"there is no interrupted run to continue: {journal} does not exist")
-    if lines[0].decode() != git("rev-parse", "HEAD") or is_changed_since_commit():
+    if is_changed_since_commit(lines[0].decode()):
         raise pytest.UsageError("the interrupted run had another tree: begin again without --continue")
     # The last line of a killed run may be incomplete.
     whole = lines[1:] if journal.read_bytes().endswith(b"\n") else lines[1:-1]
@@ -146,10 +146,10 @@ def timed_tests(file: Path) -> dict[str, float]:
     return json.loads(file.read_text()) if file.exists() else {}
 
 
-def is_changed_since_commit() -> bool:
-    """True if files that are run differ from the commit. Results are not run, nor are pages made of them."""
-    elsewhere = (":(top)", ":(top,exclude)tests/results", ":(top,exclude)bench/results", ":(top,exclude)docs")
-    return bool(git("status", "--porcelain", "--untracked-files=no", "--", *elsewhere))
+def is_changed_since_commit(commit: str = "HEAD") -> bool:
+    """True if files that are run differ from `commit`. Results are not run, nor are pages made of them."""
+    elsewhere = (":(top)", ":(top,exclude)tests/results", ":(top,exclude)bench/results", ":(top,exclude)docs/measured")
+    return bool(git("diff", "--name-only", commit, "--", *elsewhere))
 
 
 def git(*arguments: str) -> str:

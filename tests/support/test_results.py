@@ -111,6 +111,7 @@ def test_an_interrupted_run_is_continued_on_the_same_tree_alone(pytester: pytest
         patch.setenv("KILL", "1")
         pytester.runpytest_subprocess("-p", "no:xdist")
     assert not (pytester.path / "results" / "all.json").exists()
+    pytester.run(*commit)  # of the same files: the results so far, for example
     ended = pytester.runpytest_subprocess("--continue", *options)
     found = json.loads((pytester.path / "results" / "all.json").read_text())
     assert (pytester.path / "ran").read_text() == "12334"
@@ -126,7 +127,7 @@ def test_an_interrupted_run_is_continued_on_the_same_tree_alone(pytester: pytest
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KILL", "1")
         pytester.runpytest_subprocess("-p", "no:xdist")
-    pytester.run(*commit)
+    (pytester.path / "conftest.py").write_text(f"{CONFTEST}\nCHANGED = True\n")
     assert "another tree" in "\n".join(pytester.runpytest_subprocess("--continue").errlines)
 
 
