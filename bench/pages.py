@@ -40,6 +40,7 @@ TIMES = 40
 IDLE_S = 20.0
 _AT_ONCE = 500
 _OPEN_WITHIN_S = 120.0
+_HEAD_BYTES = 400
 _FRAME_END = b"\r\n\r\n"
 PAGES = {
     "overview": "/",
@@ -61,12 +62,15 @@ PAGES = {
     "command log": "/commands",
 }
 
-_WITHOUT_STREAM = {"one topic", "search", "command log"}
+_WITHOUT_STREAM = {"topics", "topics, by a part of the name", "one topic", "search", "command log"}
 
 
 @dataclass
 class OpenPage(asyncio.Protocol):
-    """The event stream of a page. frames: those that have arrived; the first part is the answer's header."""
+    """The event stream of a page. frames: those that have arrived; the first part is the answer's header.
+
+    head: its first bytes, for an error.
+    """
 
     server_url: str
     path: str
@@ -74,6 +78,7 @@ class OpenPage(asyncio.Protocol):
     ends: int = 0
     received_bytes: int = 0
     is_lost: bool = False
+    head: bytes = b""
     _rest: bytes = field(default=b"")
 
     @property
@@ -90,6 +95,7 @@ class OpenPage(asyncio.Protocol):
         self.ends += whole.count(_FRAME_END)
         self._rest = whole[-len(_FRAME_END) + 1 :]
         self.received_bytes += len(data)
+        self.head = (self.head + data)[:_HEAD_BYTES] if len(self.head) < _HEAD_BYTES else self.head
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
@@ -163,7 +169,7 @@ async def opened(server: MeasuredServer, cookies: Sequence[str]) -> tuple[list[O
         transports.append(transport)
     began = time.monotonic()
     while waiting := [page for page in pages if not page.frames]:
-        lost = {page.path for page in waiting if page.is_lost}
+        lost = {page.path: page.head for page in waiting if page.is_lost}
         assert not lost, f"these streams ended at once: {lost}"
         assert time.monotonic() - began < _OPEN_WITHIN_S, f"no frame of {len(waiting)}: {waiting[0].path}"
         await asyncio.sleep(0.1)

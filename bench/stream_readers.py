@@ -70,11 +70,12 @@ def shown_ms(found: re.Match[bytes]) -> int:
 
 
 def sessions(server: ServerProcess, number: int) -> list[str]:
-    """The cookies of as many browsers."""
+    """The cookies of as many people, each with a login token and a browser."""
     found: list[str] = []
-    for _ in range(number):
+    for person in range(number):
+        token = server.post("/tokens", {"name": f"person-{person}", "role": "viewer"})["secret"]
         with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as browser:
-            server.log_in(browser)
+            server.log_in(browser, token=token)
             found.append("; ".join(f"{name}={value}" for name, value in browser.cookies.items()))
     return found
 

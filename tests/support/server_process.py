@@ -90,9 +90,9 @@ class ServerProcess:
         """The answer to GET, with any status."""
         return httpx.get(f"{self.url}{path}", headers=self._authorization(), timeout=60, trust_env=False)
 
-    def log_in(self, browser: httpx.Client) -> None:
-        """As the administrator, with the form."""
-        token = self._authorization()["Authorization"].removeprefix("Bearer ")
+    def log_in(self, browser: httpx.Client, *, token: str | None = None) -> None:
+        """With the form: as the administrator, or the owner of `token`."""
+        token = token or self._authorization()["Authorization"].removeprefix("Bearer ")
         assert browser.post("/login", data={"token": token}, headers={"Origin": self.url}).status_code == 303
 
     def look(self, path: str) -> str:

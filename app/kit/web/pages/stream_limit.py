@@ -32,7 +32,9 @@ class StreamLimit:
         self._most = connections // 2
         self._most_of_one = max(1, connections // 8)
         self._streams: Counter[str] = Counter()
-        self._looks: Counter[tuple[str, Hashable]] = Counter()
+        # The streams of each view, in all and by viewer, and the number of each viewer's views.
+        self._looks: Counter[Hashable] = Counter()
+        self._watched: Counter[tuple[str, Hashable]] = Counter()
         self._looks_of: Counter[str] = Counter()
 
     @contextmanager
@@ -43,29 +45,32 @@ class StreamLimit:
             yield refused
             return
         self._streams[one] += 1
-        self._looks[one, look] += 1
-        self._looks_of[one] += self._looks[one, look] == 1
+        self._looks[look] += 1
+        self._watched[one, look] += 1
+        self._looks_of[one] += self._watched[one, look] == 1
         try:
             yield None
         finally:
             self._streams[one] -= 1
-            self._looks[one, look] -= 1
-            if not self._looks[one, look]:
-                del self._looks[one, look]
+            self._looks[look] -= 1
+            if not self._looks[look]:
+                del self._looks[look]
+            self._watched[one, look] -= 1
+            if not self._watched[one, look]:
+                del self._watched[one, look]
                 self._looks_of[one] -= 1
             if not self._streams[one]:
                 del self._streams[one], self._looks_of[one]
 
     def _refusal(self, one: str, look: Hashable) -> ProblemResponse | None:
-        is_new = (one, look) not in self._looks
         most, most_of_one = min(STREAMS, self._most), min(STREAMS_OF_ONE, self._most_of_one)
         if self._streams[one] >= most_of_one:
             return _refused(_TOO_MANY, f"You have {most_of_one} event streams open already: close some.")
-        if is_new and self._looks_of[one] >= LOOKS_OF_ONE:
+        if (one, look) not in self._watched and self._looks_of[one] >= LOOKS_OF_ONE:
             return _refused(_TOO_MANY, f"You watch {LOOKS_OF_ONE} different pages already: close some.")
         if self._streams.total() >= most:
             return _refused(_UNAVAILABLE, f"{most} event streams are open already. Reload the page later.")
-        if is_new and len(self._looks) >= LOOKS:
+        if look not in self._looks and len(self._looks) >= LOOKS:
             return _refused(_UNAVAILABLE, f"{LOOKS} different pages are watched already. Reload the page later.")
         return None
 

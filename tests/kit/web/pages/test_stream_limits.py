@@ -97,6 +97,18 @@ def test_streams_that_have_ended_are_not_counted(monkeypatch: pytest.MonkeyPatch
                 assert of_another is None
 
 
+def test_viewers_of_one_view_count_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share it, so a whole team may watch the same pages."""
+    monkeypatch.setattr(stream_limit, "LOOKS", 2)
+    limit = StreamLimit(connections=1_000)
+    with ExitStack() as stack:
+        of_team = [stack.enter_context(limit.held(f"user {number}", look)) for number in range(9) for look in "ab"]
+        assert of_team == [None] * 18
+        assert stack.enter_context(limit.held("eve", "c")) is not None
+    with limit.held("eve", "c") as refused:
+        assert refused is None
+
+
 @pytest.mark.parametrize("connections", [8, 128, 2_048])
 def test_streams_leave_connections_to_requests(connections: int) -> None:
     """An address may be a proxy, before which all users are: streams alone must not take all of its connections."""
