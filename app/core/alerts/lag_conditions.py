@@ -18,8 +18,6 @@ from app.kit.words import count, duration
 
 MOST_RAISED = 20
 """The most alerts of one cluster and kind: a dead broker lets thousands of groups fall behind, for one reason."""
-_CURRENT_ROUNDS = 4
-_NEVER_MS = 60_000
 
 
 class _Great(NamedTuple):
@@ -51,7 +49,7 @@ def lag_conditions(
     for cluster in clusters:
         report = reports.get(cluster.name) or LagReport(cluster=cluster.name)
         of_cluster = [alert for alert in told.values() if alert.kafka_cluster_id == cluster.kafka_cluster_id]
-        if report.problem or now_ms - report.at_ms > max(_NEVER_MS, _CURRENT_ROUNDS * report.period_ms):
+        if not report.is_current(now_ms=now_ms):
             unknown |= {alert.subject for alert in of_cluster}
             continue
         unknown |= {

@@ -11,6 +11,10 @@ from app.core.clusters.partition import Partition
 from app.core.lag.movement import RANK, LagState
 
 
+_CURRENT_ROUNDS = 4
+_CURRENT_MS = 60_000
+
+
 class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
     """A group in one partition. None: not known.
 
@@ -90,6 +94,10 @@ class LagReport(msgspec.Struct, frozen=True, kw_only=True):
     period_ms: int = 0
     unanswered: int = 0
     problem: str = ""
+
+    def is_current(self, *, now_ms: int) -> bool:
+        """Return True if its groups are of now: the brokers answer, and the last rounds took place."""
+        return not self.problem and now_ms - self.at_ms <= max(_CURRENT_MS, _CURRENT_ROUNDS * self.period_ms)
 
 
 def group_lag(

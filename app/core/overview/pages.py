@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, cast
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -19,6 +18,7 @@ from app.core.observing.wording import Quality, quality_of
 from app.core.overview import service as overview
 from app.core.overview.problems import Unreached, problems_of, unreached_of
 from app.core.overview.search import Found, FoundKind, search
+from app.core.pipelines.ports import TopicReader
 from app.core.runs.pages.charts import run_chart_of
 from app.core.wiring import Wiring, WiringDep
 from app.kit.access import Principal
@@ -30,7 +30,6 @@ from app.kit.web.pages.errors import PageRoute
 from app.kit.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-NO_LAGS: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 _UNSEEN = (Quality.STALE, Quality.NOTHING)
 
 
@@ -45,7 +44,7 @@ def looking_at(wiring: Wiring, chosen: ChartRange = ChartRange.QUARTER) -> Look:
             unseen=unseen(wiring, now=now),
             overlaps=overlaps,
             unreached=unreached_of(wiring.observations.all(), overview.pipeline_clusters(view.lines)),
-            lags=lags_of(wiring.lags, (line.pipeline for line in view.lines)),
+            lags=lags_of(wiring.lags, (line.pipeline for line in view.lines), now=now),
         )
         return Screen(template="overview/detail", title="Overview", context=context)
 
@@ -68,7 +67,7 @@ def context_of(
     unseen: Sequence[str] = (),
     overlaps: Sequence[OpenOverlaps] = (),
     unreached: Sequence[Unreached] = (),
-    lags: Mapping[str, Mapping[str, object]] = NO_LAGS,
+    lags: Mapping[str, Mapping[str, object]],
 ) -> Mapping[str, object]:
     """The page's context. A partition that brokers refuse may be blocked: its cluster is not verified."""
     markers = fencing_markers(view.marked)
@@ -105,11 +104,14 @@ _PAGES: dict[FoundKind, Callable[[Found], str]] = {
 def looking_for(wiring: Wiring, text: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now
-        found = await search(uow, wiring.observations.all(), text)
+        reader = cast("TopicReader | None", wiring.parts.get(TopicReader))
+        names_of = None if reader is None else reader.names
+        found = await search(uow, wiring.observations.all(), text, names_of=names_of)
         context = {
             "text": text,
             "items": [(one, _PAGES[one.kind](one)) for one in found.items],
             "left_out": found.left_out,
+            "unlisted": found.unlisted,
         }
         return Screen(template="search/list", title="Search", context=context)
 

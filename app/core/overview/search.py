@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 
 import msgspec
 
+from app.core.clusters.cluster import Cluster
 from app.core.clusters.store import ClusterStore
 from app.core.fencing.service import feed as fencing_feed
 from app.core.journals.group_records import TOPIC as GROUPS
@@ -18,10 +19,15 @@ from app.core.observing.snapshot import Snapshot
 from app.core.pipelines.store import PipelineStore
 from app.core.runs.store.runs import RunStore
 from app.kit.db.unit_of_work import UnitOfWork
-from app.kit.errors import NotFoundError
+from app.kit.errors import FencelineError, NotFoundError
 
 MOST_OF_A_KIND = 8
 _PIPELINES = 1_000
+_ANSWER_S = 1.0
+"""The longest wait for the topics of a cluster: a search is typed, and other clusters have answers."""
+
+NamesOf = Callable[[Cluster], Awaitable[Sequence[str]]]
+"""Returns the topics of a cluster. Raises a FencelineError if they cannot be listed."""
 
 
 class FoundKind(StrEnum):
@@ -46,16 +52,23 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """items: by kind, at most MOST_OF_A_KIND of each, the best first. left_out: how many more there are."""
+    """items: by kind, at most MOST_OF_A_KIND of each, the best first. left_out: how many more there are.
+
+    unlisted: the clusters that did not list their topics in time.
+    """
 
     items: tuple[Found, ...] = ()
     left_out: int = 0
+    unlisted: tuple[str, ...] = ()
 
 
-async def search(uow: UnitOfWork, snapshots: Iterable[Snapshot], text: str) -> SearchResult:
+async def search(
+    uow: UnitOfWork, snapshots: Iterable[Snapshot], text: str, *, names_of: NamesOf | None = None
+) -> SearchResult:
     """Return everything with `text` in its name, in any case; an exact name first, then names that begin with it.
 
-    Groups, ids and topics are those of pipelines and of the observed journals. The page of topics has all topics.
+    Groups and ids are those of pipelines and of the observed journals. Topics are those, too, and `names_of` lists
+    the others of each cluster.
     """
     wanted = text.strip().lower()
     if not wanted:
@@ -72,13 +85,30 @@ async def search(uow: UnitOfWork, snapshots: Iterable[Snapshot], text: str) -> S
         for topic in (*one.definition.source_topics, one.definition.sink_topic)
         if topic
     }
+    listed = {} if names_of is None else await _listed(clusters, names_of)
+    topics |= {(cluster, topic) for cluster, names in listed.items() for topic in names or ()}
     found = [_best(some, wanted) for some in named]
     # Off the event loop: a cluster may have 50,000 ids.
     found += await asyncio.to_thread(_in_journals, list(snapshots), topics, wanted)
     found += [(await _by_id(uow, text.strip()), 0)]
     return SearchResult(
-        items=tuple(one for best, _ in found for one in best), left_out=sum(left_out for _, left_out in found)
+        items=tuple(one for best, _ in found for one in best),
+        left_out=sum(left_out for _, left_out in found),
+        unlisted=tuple(sorted(cluster for cluster, names in listed.items() if names is None)),
     )
+
+
+async def _listed(clusters: Sequence[Cluster], names_of: NamesOf) -> dict[str, Sequence[str] | None]:
+    """Return the topics by cluster; None: no answer in time."""
+
+    async def ask(cluster: Cluster) -> Sequence[str] | None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                return await names_of(cluster)
+        except (FencelineError, TimeoutError):
+            return None
+
+    return dict(zip((one.name for one in clusters), await asyncio.gather(*map(ask, clusters)), strict=True))
 
 
 def _in_journals(

@@ -98,6 +98,14 @@ async def test_a_wrong_time_is_marked_at_its_field_and_nothing_is_shown(viewer: 
     assert "started run 1" not in page.text
 
 
+@pytest.mark.usefixtures("log")
+async def test_an_unknown_command_is_marked_at_its_field_and_nothing_is_shown(viewer: httpx.AsyncClient) -> None:
+    page = await viewer.get("/commands", params={"verb": "do_harm"})
+    assert page.status_code == 422
+    assert "there is no command" in page.text
+    assert "started run 1" not in page.text
+
+
 async def test_an_unknown_command_is_refused_by_rest(viewer: httpx.AsyncClient) -> None:
     answer = await viewer.get("/api/v1/commands", params={"verb": "do_harm"})
     assert answer.status_code == 422

@@ -56,6 +56,25 @@ async def live(wiring: Wiring) -> LiveCluster:
     return made
 
 
+async def test_pipelines_have_the_lag_of_their_group_and_old_lag_is_marked(
+    wiring: Wiring, plane: ControlPlane
+) -> None:
+    made = await plane.pipeline("orders")
+    of_group = total_lag(made.definition.group_id, lag_records=4_321, lag_ms=90_000)
+    now_ms = int(time.time() * 1000)
+    async with viewing(wiring) as viewer:
+        for is_old, report in (
+            (False, report_of(of_group, cluster="test", at_ms=now_ms)),
+            (True, report_of(of_group, cluster="test", at_ms=now_ms, problem="no broker answers")),
+            (True, report_of(of_group, cluster="test", at_ms=now_ms - 3_600_000)),
+        ):
+            wiring.lags.publish(report)
+            for page in ("/pipelines", "/", "/pipelines/orders"):
+                html = await shown(viewer, page)
+                assert "4,321" in html
+                assert (">old<" in html or "as of <time" in html) == is_old, page
+
+
 async def test_groups_have_their_lag_and_are_sorted_without_javascript(wiring: Wiring, live: LiveCluster) -> None:
     wiring.lags.publish(report_of(*GROUPS))
     async with viewing(wiring) as viewer:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from types import MappingProxyType
 
+from app.core.clusters.cluster import Cluster
 from app.core.journals.group_values.offsets import OffsetCommit
 from app.core.journals.live_groups import CommittedOffset, LiveGroup
 from app.core.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
 from app.core.observing.snapshot import JournalStatus, ReadingPhase, Snapshot
 from app.core.overview.search import MOST_OF_A_KIND, FoundKind, SearchResult, search
+from app.kit.errors import UnavailableError
 from tests.support.control_plane import ControlPlane
 from tests.support.observing import live_transaction
 
@@ -51,6 +55,25 @@ async def test_every_kind_is_found_by_a_part_of_its_name_in_any_case(plane: Cont
     assert {one.cluster for one in result.items if one.kind is not FoundKind.PIPELINE} == {"test"}
     assert [one.name for one in (await found(plane, "test", seen)).items] == ["test"]
     assert (await found(plane, "__consumer", seen)).items == ()
+
+
+async def test_topics_that_nothing_names_are_found_and_a_silent_cluster_is_named(plane: ControlPlane) -> None:
+    async def listed(cluster: Cluster) -> Sequence[str]:
+        return ("payments", "refunds") if cluster.name == "test" else ()
+
+    async def refused(cluster: Cluster) -> Sequence[str]:
+        raise UnavailableError(f"{cluster.name} is away")
+
+    async def silent(_: Cluster) -> Sequence[str]:
+        await asyncio.Event().wait()
+        return ()
+
+    async with plane.uow() as uow:
+        answered = await search(uow, [], "PAY", names_of=listed)
+        unanswered = [await search(uow, [], "pay", names_of=one) for one in (refused, silent)]
+    assert [(one.kind, one.name, one.cluster) for one in answered.items] == [(FoundKind.TOPIC, "payments", "test")]
+    assert answered.unlisted == ()
+    assert [(one.items, one.unlisted) for one in unanswered] == [((), ("test",))] * 2
 
 
 async def test_exact_names_come_first_then_those_that_begin_so_and_the_rest_is_counted(plane: ControlPlane) -> None:

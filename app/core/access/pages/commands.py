@@ -45,8 +45,7 @@ class CommandSelection:
     ) -> None:
         self.form = {
             "who": who.strip(),
-            # Empty for an unknown verb.
-            "verb": verb if verb in set(Verb) else "",
+            "verb": verb.strip(),
             "target": target.strip(),
             "outcome": outcome.strip(),
             "from": since.strip(),
@@ -60,12 +59,19 @@ class CommandSelection:
         form = self.form
         return CommandFilter(
             who=form["who"] or None,
-            verb=Verb(form["verb"]) if form["verb"] else None,
+            verb=self._verb(form["verb"]),
             target=form["target"] or None,
             outcome=form["outcome"] or None,
             since=self._moment("from", now),
             until=self._moment("to", now),
         )
+
+    def _verb(self, text: str) -> Verb | None:
+        try:
+            return Verb(text) if text else None
+        except ValueError:
+            self.problems["verb"] = (Problem(field="verb", message=f"there is no command {text[:60]!r}: choose one"),)
+            return None
 
     def _moment(self, field: str, now: datetime) -> datetime | None:
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from app.core.lag.movement import LagState
 from app.core.lag.report import GroupLag, LagSample, PartitionLag, folded
 from app.core.lag.service import GroupLagDetail, Lags
-from app.core.lag.wording import seconds_of, sentence_of
+from app.core.lag.wording import sampling_of, seconds_of, sentence_of
 from app.core.pipelines.pipeline_record import Pipeline
 from app.kit.chart_range import ChartWindow
 from app.kit.web.pages.charts import Chart, ChartLine, ChartMarker, chart_of
@@ -32,13 +33,26 @@ def lag_row(total: GroupLag) -> Mapping[str, Any]:
     }
 
 
-def lags_of(lags: Lags, pipelines: Iterable[Pipeline]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the values of each pipeline's group by the pipeline's name; without those of groups without a sample."""
-    return {
-        pipeline.name: lag_row(total)
-        for pipeline in pipelines
-        if (total := lags.report_of(pipeline.cluster).groups.get(pipeline.definition.group_id)) is not None
-    }
+def lags_of(lags: Lags, pipelines: Iterable[Pipeline], *, now: datetime) -> Mapping[str, Mapping[str, Any]]:
+    """Return the values of each pipeline's group by the pipeline's name; without those of groups without a sample.
+
+    old_since: the time of values that are not current; None otherwise.
+    """
+    now_ms = int(now.timestamp() * 1000)
+    found: dict[str, Mapping[str, Any]] = {}
+    for pipeline in pipelines:
+        report = lags.report_of(pipeline.cluster)
+        total = report.groups.get(pipeline.definition.group_id)
+        if total is None:
+            continue
+        is_current = report.is_current(now_ms=now_ms)
+        sentence = sentence_of(total) if is_current else sampling_of(report, now_ms=now_ms)
+        found[pipeline.name] = {
+            **lag_row(total),
+            "sentence": sentence,
+            "old_since": None if is_current else moment(report.at_ms),
+        }
+    return found
 
 
 def lag_of(

@@ -41,7 +41,7 @@ def looking_at_all(wiring: Wiring) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         lines = await overview.pipeline_lines(uow, needs=wiring.needs, now=now)
-        context = {"lines": lines, "lags": lags_of(wiring.lags, (line.pipeline for line in lines))}
+        context = {"lines": lines, "lags": lags_of(wiring.lags, (line.pipeline for line in lines), now=now)}
         return Screen(template="pipelines/list", title="Pipelines", context=context)
 
     return look
@@ -69,7 +69,7 @@ def looking_at(wiring: Wiring, name: str, chosen: ChartRange = ChartRange.QUARTE
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "columns": columns_of(definition),
             "beside": beside(wiring, view),
-            "lag": lags_of(wiring.lags, [view.line.pipeline]).get(name),
+            "lag": lags_of(wiring.lags, [view.line.pipeline], now=now).get(name),
             "unreached": unreached(snapshot),
         }
         tabs = pipeline_tabs(name, definition, "")

@@ -253,7 +253,7 @@ def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
 
 def test_an_empty_server_says_what_to_do_first() -> None:
     view = samples.overview_view(is_empty=True)
-    html = rendered("overview/_detail", context_of(view))
+    html = rendered("overview/_detail", context_of(view, lags={}))
     assert "Register a cluster" in html
 
 
@@ -263,7 +263,7 @@ def test_an_empty_server_says_what_to_do_first() -> None:
 )
 def test_need_leads_to_the_page_that_explains_it(need: Need, page: str) -> None:
     view = samples.overview_view(needs=(need,))
-    text = rendered("overview/_detail", context_of(view))
+    text = rendered("overview/_detail", context_of(view, lags={}))
     assert f'<a href="/pipelines/flights/{page}">Details</a>' in text
     assert f'<a href="/pipelines/flights/{page}">Details</a>' in pipeline_page(run(), needs=(need,))
 
@@ -280,7 +280,7 @@ def test_list_of_pipelines_marks_a_contradiction() -> None:
 def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = False) -> str:
     view = samples.overview_view(needs=needs)
     view = view if hangs else replace(view, hanging=())
-    html = rendered("overview/_detail", context_of(view, unseen=unseen))
+    html = rendered("overview/_detail", context_of(view, unseen=unseen, lags={}))
     found = re.search(r"<dt>Open problems</dt>(.*?)</dl>", html, re.DOTALL)
     assert found is not None
     return " ".join(re.sub(r"<[^>]+>", " ", found[1]).split())
@@ -292,7 +292,7 @@ def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = 
 def test_the_first_figure_is_as_grave_as_the_gravest_need(severity: NeedSeverity, tone: str) -> None:
     need = Need(pipeline="flights", run_id=None, severity=severity, sentence="it is so")
     view = msgspec.structs.replace(samples.overview_view(needs=(need,)), hanging=())
-    html = rendered("overview/_detail", context_of(view))
+    html = rendered("overview/_detail", context_of(view, lags={}))
     assert f'<dl class="stat {tone} main"><dt>Open problems</dt>' in html
 
 
@@ -306,7 +306,7 @@ def test_overview_says_that_all_is_well_only_where_it_is_known() -> None:
 def test_overview_says_when_the_brokers_were_asked() -> None:
     view = replace(samples.overview_view(), hanging=())
     report = replace(blocked_report(), causes=(), at_ms=int(samples.NOW.timestamp() * 1000) - 4_000)
-    words = " ".join(re.sub(r"<[^>]+>", " ", rendered("overview/_detail", context_of(view, [report]))).split())
+    words = " ".join(re.sub(r"<[^>]+>", " ", rendered("overview/_detail", context_of(view, [report], lags={}))).split())
     assert "none 1 pipeline, 1 cluster, checked 4 s ago" in words
 
 
@@ -333,7 +333,7 @@ def blocked_report(*, topic: str = "orders", producer_id: int = 4015, problem: s
 
 def test_overview_answers_who_is_blocked_by_whom_since_when_and_what_to_do() -> None:
     view = replace(samples.overview_view(), hanging=())
-    html = rendered("overview/_detail", context_of(view, [blocked_report(problem="no broker answers")]))
+    html = rendered("overview/_detail", context_of(view, [blocked_report(problem="no broker answers")], lags={}))
     assert '<dl class="stat bad main"><dt>Open problems</dt><dd>1</dd>' in html
     row = html[html.index('id="problem-local-4015-2"') :]
     row = row[: row.index("</tr>")]
@@ -347,13 +347,13 @@ def test_overview_answers_who_is_blocked_by_whom_since_when_and_what_to_do() -> 
 def test_overview_names_what_was_not_checked() -> None:
     report = replace(blocked_report(problem="DESCRIBE is missing"), causes=(), left_out=3)
     view = replace(samples.overview_view(), hanging=())
-    html = rendered("overview/_detail", context_of(view, [report]))
+    html = rendered("overview/_detail", context_of(view, [report], lags={}))
     assert "not verified: local cannot be observed now" in html
     assert "3 more partitions of open transactions of local were not checked" in html
 
 
 def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:
-    html = rendered("overview/_detail", context_of(samples.overview_view()))
+    html = rendered("overview/_detail", context_of(samples.overview_view(), lags={}))
     assert 'Fencing events, last 24 hours</dt><dd data-glow="fencings">3</dd>' in html
     assert "2 takeover · 1 timeout" in html
     assert 'href="/fencing/0195f3a2-b7c8-4d1e-9a6b-3c5d7e8f9012"' in html
