@@ -244,8 +244,8 @@ def _open_transactions(cluster: Cluster, snapshot: Snapshot) -> dict[str, _Open]
         subject_of("transaction", cluster.kafka_cluster_id, live.state.producer_id, live.state.start_ms): _Open(
             cluster, live, snapshot.clocks
         )
-        for live in snapshot.transactions.values()
-        if live.is_open and live.state.start_ms > 0
+        for live in snapshot.open_transactions.values()
+        if live.state.start_ms > 0
     }
 
 

@@ -143,9 +143,9 @@ class OpenSince:
         """Return the partitions of transactions that are open for OPEN_AFTER_MS, the longest open first."""
         since: dict[_Producer, tuple[int, int]] = {}
         partitions: dict[_Producer, Iterable[Partition]] = {}
-        for live in snapshot.transactions.values():
+        for live in snapshot.open_transactions.values():
             state = live.state
-            if not live.is_open or state.start_ms <= 0:
+            if state.start_ms <= 0:
                 continue
             # Without a new epoch for each transaction, two of one producer differ in their start only.
             producer, started_ms = (state.producer_id, state.producer_epoch), state.start_ms

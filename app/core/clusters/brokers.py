@@ -81,6 +81,19 @@ AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
 """Finds the transactional ids of producer ids."""
 
 
+class LiveTopic(NamedTuple):
+    """offsets: of each partition, or its refusal. producers: the idempotent ones that the leaders know, the last one
+    first. refused: of the partitions whose producers are not known.
+
+    A leader forgets a producer `producer.id.expiration.ms` after its last record, by default a day.
+    """
+
+    description: TopicDescription
+    offsets: Mapping[Partition, PartitionOffsets | Refused]
+    producers: tuple[ActiveProducer, ...]
+    refused: tuple[Refused, ...] = ()
+
+
 class Brokers(Protocol):
     async def describe_cluster(
         self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -230,13 +243,10 @@ class Brokers(Protocol):
         """Return the existing topics with settings and sizes, as far as the client may read them."""
         ...
 
-    async def active_producers(
-        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
-        """Return the idempotent producers that the leaders know, the last one first, and each partition's refusal.
-
-        A leader forgets a producer `producer.id.expiration.ms` after its last record, by default a day.
-        """
+    async def live_topic(
+        self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> LiveTopic | None:
+        """Return a topic with what its leaders know; None for a missing one, or one hidden from the client."""
         ...
 
     async def read_transactional_ids(

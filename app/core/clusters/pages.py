@@ -120,7 +120,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "settings": setting_lines(survey) if survey else (),
             "fencings": fencings,
             "snapshot": snapshot,
-            "open": sum(one.is_open for one in snapshot.transactions.values()),
+            "open": len(snapshot.open_transactions),
             "journals": [_reading(status) for status in (snapshot.transaction_journal, snapshot.group_journal)],
         }
         # The brokers' answers change all the time: the page is read every two seconds, and they are asked less often.

@@ -49,12 +49,12 @@ class Accounts:
     def __init__(self, snapshot: Snapshot, partitions: Collection[Partition], *, unaccounted_ms: int) -> None:
         self._is_live = is_followed(snapshot)
         self._unaccounted_ms = unaccounted_ms
-        transactions = snapshot.transactions.values() if partitions else ()
-        open_ones = transactions if self._is_live else ()
+        open_ones = snapshot.open_transactions.values() if partitions and self._is_live else ()
         self._asked_of = frozenset(partitions)
         self._open = _by_partition(open_ones, self._asked_of)
         self._shifts = snapshot.clocks.shifts(transaction_state.TOPIC)
-        timeouts = () if self._is_live else (one.state.timeout_ms for one in transactions)
+        everything = () if self._is_live or not partitions else snapshot.transactions.values()
+        timeouts = (one.state.timeout_ms for one in everything)
         self._largest_ms = max(timeouts, default=LARGEST_TIMEOUT_MS)
 
     def open_in(self, at: Partition) -> tuple[OpenThere, ...] | None:
@@ -92,8 +92,6 @@ def _by_partition(
 ) -> Mapping[Partition, list[OpenThere]]:
     found: defaultdict[Partition, list[OpenThere]] = defaultdict(list)
     for live in transactions:
-        if not live.is_open:
-            continue
         state = live.state
         for topic in state.partitions or ():
             for number in topic.partitions:

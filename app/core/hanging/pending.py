@@ -46,7 +46,7 @@ def pending_holds(
     if not groups:
         return ()
     hang = {(one.key.partition, one.key.producer_id) for one in hanging if one.key.topic == group_records.TOPIC}
-    owners = {live.state.producer_id: live for live in snapshot.transactions.values() if live.is_open}
+    owners = {live.state.producer_id: live for live in snapshot.open_transactions.values()}
     found: list[PendingHold] = []
     for group in groups:
         for (topic, partition, producer_id), pending in group.pending.items():

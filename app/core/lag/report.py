@@ -10,7 +10,6 @@ import msgspec
 from app.core.clusters.partition import Partition
 from app.core.lag.movement import RANK, LagState
 
-
 _CURRENT_ROUNDS = 4
 _CURRENT_MS = 60_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -81,30 +81,35 @@ def select(
     """Return one page. lags: by group, where they are known; the others come last. Raises InvalidError."""
     checked_limit(limit)
     start = None if after is None else _position(after, query.sort)
-    search = query.search.casefold()
     key = _KEYS[query.sort]
-    places: list[tuple[int, str]] = []
-    matching = 0
-    for group in groups.values():
-        lag = lags.get(group.group)
-        is_found = (
-            search in group.group.casefold()
-            and (not query.states or group.state in query.states)
-            and (not query.kinds or group.kind in query.kinds)
-            and (query.has_pending is None or bool(group.pending) is query.has_pending)
-            and (not query.lag_states or (lag is not None and lag.state in query.lag_states))
-        )
-        matching += is_found
-        place = (1 if lag is None else key(lag), group.group)
-        if is_found and (start is None or place > start):
-            places.append(place)
-    found = heapq.nsmallest(limit + 1, places)
+    matching = _matching(groups, query, lags)
+    places = ((key(lags[group.group]) if group.group in lags else 1, group.group) for group in matching)
+    found = heapq.nsmallest(limit + 1, places if start is None else (place for place in places if place > start))
     page = found[:limit]
     cursor = None
     if len(found) > limit:
         number, name = page[-1]
         cursor = encode_cursor(name) if query.sort is GroupSort.NAME else encode_cursor(query.sort, str(number), name)
-    return GroupListPage(tuple(groups[name] for _, name in page), cursor, matching)
+    return GroupListPage(tuple(groups[name] for _, name in page), cursor, len(matching))
+
+
+# One comprehension for each condition, as for transactional ids.
+def _matching(
+    groups: Mapping[str, LiveGroup], query: GroupQuery, lags: Mapping[str, GroupLag]
+) -> Collection[LiveGroup]:
+    found: Collection[LiveGroup] = groups.values()
+    if query.search:
+        search = query.search.casefold()
+        found = [group for group in found if search in group.group.casefold()]
+    if query.states:
+        found = [group for group in found if group.state in query.states]
+    if query.kinds:
+        found = [group for group in found if group.kind in query.kinds]
+    if query.has_pending is not None:
+        found = [group for group in found if bool(group.pending) is query.has_pending]
+    if query.lag_states:
+        found = [group for group in found if group.group in lags and lags[group.group].state in query.lag_states]
+    return found
 
 
 _KEYS: Mapping[GroupSort, Callable[[GroupLag], int]] = {

@@ -13,6 +13,7 @@ from app.core.journals.group_fold import LiveGroups
 from app.core.journals.live_groups import LiveGroup
 from app.core.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
+from app.core.journals.transaction_state import IS_OPEN
 from app.core.observing.live_journal import LiveJournal
 from app.core.observing.snapshot import ReadingPhase, Snapshot
 
@@ -41,6 +42,7 @@ class LiveCluster:
             apply=self._apply_transactions,
             forget=folds.transactions.forget,
             keep=lambda live: live,
+            is_open=lambda live: IS_OPEN[live.state.status],
             now_ms=now_ms,
         )
         self.groups: LiveJournal[LiveGroup] = LiveJournal(
@@ -99,18 +101,19 @@ class LiveCluster:
         newest = self._newest
         if newest is None or is_changed:
             self._number = number
-            transactions, transactions_changed = self.transactions.shown()
-            groups, groups_changed = self.groups.shown()
+            transactions, groups = self.transactions.shown(), self.groups.shown()
             newest = Snapshot(
                 cluster=self._cluster,
                 number=number,
                 at_ms=now_ms,
                 transaction_journal=self.transactions.status(now_ms),
                 group_journal=self.groups.status(now_ms),
-                transactions=MappingProxyType(transactions),
-                transactions_changed=MappingProxyType(transactions_changed),
-                groups=MappingProxyType(groups),
-                groups_changed=MappingProxyType(groups_changed),
+                transactions=MappingProxyType(transactions.values),
+                transactions_changed=MappingProxyType(transactions.changed_at),
+                open_transactions=MappingProxyType(transactions.still_open),
+                transactional_ids=transactions.names,
+                groups=MappingProxyType(groups.values),
+                groups_changed=MappingProxyType(groups.changed_at),
                 pace=self.folds.transactions.pace.copy(),
                 commits=self._commits,
                 aborts=self._aborts,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from app.core.journals.reading import JournalCounts
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
@@ -27,12 +27,25 @@ class Placed(Protocol):
 T = TypeVar("T", bound=Placed)
 
 
+class ShownValues(NamedTuple, Generic[T]):
+    """Copies of the shown values, by name. changed_at: the number of each one's publication.
+
+    still_open: those with an open transaction. names: of all, in order.
+    """
+
+    values: dict[str, T]
+    changed_at: dict[str, int]
+    still_open: dict[str, T]
+    names: tuple[str, ...]
+
+
 class LiveJournal(Generic[T]):
     """Takes records and keeps the shown values. Used by one thread.
 
     Args:
         reading, values: the materialized state; `apply` and `forget` change it and return the changed names.
         keep: returns a copy of a value that later records do not change.
+        is_open: tells values with an open transaction.
     """
 
     def __init__(
@@ -44,6 +57,7 @@ class LiveJournal(Generic[T]):
         apply: Callable[[int, RecordBatch | UnreadableBatch], Collection[str]],
         forget: Callable[[int], Collection[str]],
         keep: Callable[[T], T],
+        is_open: Callable[[T], bool] = lambda _: False,
         now_ms: int,
     ) -> None:
         self.topic = topic
@@ -53,9 +67,13 @@ class LiveJournal(Generic[T]):
         self._apply = apply
         self._forget = forget
         self._keep = keep
+        self._is_open = is_open
         self._stand_ins: dict[str, T] = {}
         self._shown: dict[str, T] = {}
         self._changed_at: dict[str, int] = {}
+        # Kept as values change: with 50,000 ids, finding and sorting them anew for each view costs too much.
+        self._open: dict[str, T] = {}
+        self._names: tuple[str, ...] | None = ()
         self._changed: set[str] = set()
         self._kept_back: defaultdict[int, set[str]] = defaultdict(set)
         self._withdraw()
@@ -115,6 +133,8 @@ class LiveJournal(Generic[T]):
         is_changed = False
         for name in self._changed:
             value = self._find(name)
+            if (value is None) == (name in self._shown):
+                self._names = None
             if value is not None:
                 self._shown[name] = value
                 self._changed_at[name] = number
@@ -122,12 +142,17 @@ class LiveJournal(Generic[T]):
             elif self._shown.pop(name, None) is not None:
                 del self._changed_at[name]
                 is_changed = True
+            if value is not None and self._is_open(value):
+                self._open[name] = value
+            else:
+                self._open.pop(name, None)
         self._changed.clear()
         return is_changed
 
-    def shown(self) -> tuple[dict[str, T], dict[str, int]]:
-        """Return copies of the values, and the number of each one's publication."""
-        return self._shown.copy(), self._changed_at.copy()
+    def shown(self) -> ShownValues[T]:
+        if self._names is None:
+            self._names = tuple(sorted(self._shown))
+        return ShownValues(self._shown.copy(), self._changed_at.copy(), self._open.copy(), self._names)
 
     def status(self, now_ms: int) -> JournalStatus:
         return self.progress.status(self._reading, now_ms=now_ms)

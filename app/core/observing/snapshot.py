@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -71,6 +71,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot is immutable; the next one has a higher `number` if an id, a group or a phase has changed.
 
     transactions_changed, groups_changed: the number of the first snapshot with the current value.
+    open_transactions: those of `transactions` that are open. transactional_ids: all, in order. Both are made of
+    `transactions` unless they are given.
     pace: of all ids that were read, including those of partitions that are not read to their end.
     commits, aborts: since this server started to observe, without earlier ones in the journal.
     records_of_unwanted_groups: counted only, by the setting that chooses groups.
@@ -85,6 +87,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     group_journal: JournalStatus
     transactions: Mapping[str, LiveTransaction] = MappingProxyType({})
     transactions_changed: Mapping[str, int] = MappingProxyType({})
+    open_transactions: Mapping[str, LiveTransaction] = MappingProxyType({})
+    transactional_ids: Sequence[str] = ()
     groups: Mapping[str, LiveGroup] = MappingProxyType({})
     groups_changed: Mapping[str, int] = MappingProxyType({})
     pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
@@ -94,3 +98,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     records_of_unwanted_groups: int = 0
     note: str = ""
     clocks: BrokerClocks = msgspec.field(default_factory=BrokerClocks)
+
+    def __post_init__(self) -> None:
+        if len(self.transactional_ids) == len(self.transactions):
+            return
+        still_open = {name: live for name, live in self.transactions.items() if live.is_open}
+        msgspec.structs.force_setattr(self, "open_transactions", MappingProxyType(still_open))
+        msgspec.structs.force_setattr(self, "transactional_ids", tuple(sorted(self.transactions)))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -70,13 +72,14 @@ class TransactionTally(NamedTuple):
 
 
 class CountedTransactions(NamedTuple):
-    """All ids, with those that have an open transaction.
+    """All ids, with those that have an open transaction. names: of all, in order.
 
     shifts: by partition of the journal, the difference of its coordinator's clock to this process's, if there is one.
     """
 
     transactions: Mapping[str, LiveTransaction]
-    still_open: Sequence[LiveTransaction]
+    still_open: Collection[LiveTransaction]
+    names: Sequence[str]
     shifts: Mapping[int, int] = {}
 
     def started_ms(self, live: LiveTransaction) -> int:
@@ -94,7 +97,8 @@ class CountedTransactions(NamedTuple):
 def counted(
     transactions: Mapping[str, LiveTransaction], shifts: Mapping[int, int] | None = None
 ) -> CountedTransactions:
-    return CountedTransactions(transactions, _open_of(transactions.values()), shifts or {})
+    still_open = [live for live in transactions.values() if IS_OPEN[live.state.status]]
+    return CountedTransactions(transactions, still_open, sorted(transactions), shifts or {})
 
 
 def select(
@@ -111,7 +115,14 @@ def select(
     start = None if after is None else _position(after, query.sort)
     matching = _matching(ids, query, ours, now_ms)
     is_all = len(matching) == len(ids.transactions)
-    found = _first(ids, matching, ids.still_open if is_all else None, query.sort, now_ms, start, limit + 1)
+    if not is_all:
+        ids = CountedTransactions(
+            ids.transactions,
+            [live for live in matching if IS_OPEN[live.state.status]],
+            sorted(live.transactional_id for live in matching),
+            ids.shifts,
+        )
+    found = _first(ids, matching, query.sort, now_ms, start, limit + 1)
     more = len(found) > limit
     page = found[:limit]
     cursor = encode_cursor(query.sort, str(page[-1][0]), page[-1][1]) if more else None
@@ -143,33 +154,27 @@ def _matching(
     return found
 
 
-def _open_of(found: Iterable[LiveTransaction]) -> Sequence[LiveTransaction]:
-    return [live for live in found if IS_OPEN[live.state.status]]
-
-
 def _first(
     ids: CountedTransactions,
     found: Collection[LiveTransaction],
-    still_open: Sequence[LiveTransaction] | None,
     sort: TransactionSort,
     now_ms: int,
     start: _Place | None,
     number: int,
 ) -> list[_Place]:
-    """Return the first ones in their order after `start`. still_open: the open ones among them, if known already."""
+    """Return the first of `found` in their order after `start`. ids: their open ones and names."""
     match sort:
         case TransactionSort.ID:
-            return _first_by_id((live.transactional_id for live in found), 0, start, number)
+            return _first_by_id(ids.names, {}, 0, start, number)
         case TransactionSort.LONG_OPEN:
             long_ago = now_ms - _LONG_MS
             long_open = {
                 live.transactional_id: ids.started_ms(live)
-                for live in (_open_of(found) if still_open is None else still_open)
+                for live in ids.still_open
                 if ids.started_ms(live) <= long_ago
             }
             first = _after(start, ((start_ms, name) for name, start_ms in long_open.items()), number)
-            others = (live.transactional_id for live in found if live.transactional_id not in long_open)
-            return [*first, *_first_by_id(others, _NEVER_MS, start, number)][:number]
+            return [*first, *_first_by_id(ids.names, long_open, _NEVER_MS, start, number)][:number]
         case TransactionSort.CHANGED:
             return _after(start, ((_NEVER_MS - ids.changed_ms(live), live.transactional_id) for live in found), number)
         case TransactionSort.OLDEST:
@@ -183,13 +188,15 @@ def _first(
             return _after(start, keyed, number)
 
 
-def _first_by_id(names: Iterable[str], key: int, start: _Place | None, number: int) -> list[_Place]:
-    """Return ids with the same key; comparing strings alone is cheaper than comparing pairs."""
+def _first_by_id(
+    names: Sequence[str], others: Collection[str], key: int, start: _Place | None, number: int
+) -> list[_Place]:
+    """Return ids with the same key, those of `names` (in order) without `others`."""
     if start is not None and start[0] > key:
         return []
-    if start is not None and start[0] == key:
-        names = (name for name in names if name > start[1])
-    return [(key, name) for name in heapq.nsmallest(number, names)]
+    begin = bisect_right(names, start[1]) if start is not None and start[0] == key else 0
+    rest = (names[index] for index in range(begin, len(names)))
+    return [(key, name) for name in islice((name for name in rest if name not in others), number)]
 
 
 def _after(start: _Place | None, places: Iterable[_Place], number: int) -> list[_Place]:

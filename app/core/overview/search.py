@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 
@@ -86,10 +86,9 @@ async def search(
         if topic
     }
     listed = {} if names_of is None else await _listed(clusters, names_of)
-    topics |= {(cluster, topic) for cluster, names in listed.items() for topic in names or ()}
     found = [_best(some, wanted) for some in named]
     # Off the event loop: a cluster may have 50,000 ids.
-    found += await asyncio.to_thread(_in_journals, list(snapshots), topics, wanted)
+    found += await asyncio.to_thread(_of_clusters, list(snapshots), topics, listed, wanted)
     found += [(await _by_id(uow, text.strip()), 0)]
     return SearchResult(
         items=tuple(one for best, _ in found for one in best),
@@ -111,19 +110,33 @@ async def _listed(clusters: Sequence[Cluster], names_of: NamesOf) -> dict[str, S
     return dict(zip((one.name for one in clusters), await asyncio.gather(*map(ask, clusters)), strict=True))
 
 
-def _in_journals(
-    snapshots: Sequence[Snapshot], topics: set[tuple[str, str]], wanted: str
+def _of_clusters(
+    snapshots: Sequence[Snapshot],
+    of_pipelines: set[tuple[str, str]],
+    listed: Mapping[str, Sequence[str] | None],
+    wanted: str,
 ) -> list[tuple[list[Found], int]]:
-    groups = (Found(kind=FoundKind.GROUP, name=name, cluster=one.cluster) for one in snapshots for name in one.groups)
-    ids = (
-        Found(kind=FoundKind.TRANSACTIONAL_ID, name=name, cluster=one.cluster)
-        for one in snapshots
-        for name in one.transactions
-    )
-    return [_best(_topics(snapshots, topics), wanted), _best(groups, wanted), _best(ids, wanted)]
+    # Journals name no topic that a list does not have.
+    unlisted = [one for one in snapshots if listed.get(one.cluster) is None]
+    topics = {(cluster, name) for cluster, names in listed.items() for name in names or () if wanted in name.lower()}
+    topics |= _topics(unlisted, of_pipelines)
+    groups = ((one.cluster, name) for one in snapshots for name in one.groups)
+    ids = ((one.cluster, name) for one in snapshots for name in one.transactional_ids)
+    of_kinds = {
+        FoundKind.TOPIC: topics,
+        FoundKind.GROUP: groups,
+        FoundKind.TRANSACTIONAL_ID: ids,
+    }
+    # Only matching names become objects: with 50,000 ids the others cost most of the time.
+    return [
+        _best(
+            (Found(kind=kind, name=name, cluster=cluster) for cluster, name in names if wanted in name.lower()), wanted
+        )
+        for kind, names in of_kinds.items()
+    ]
 
 
-def _topics(snapshots: Sequence[Snapshot], known: set[tuple[str, str]]) -> Iterator[Found]:
+def _topics(snapshots: Sequence[Snapshot], known: set[tuple[str, str]]) -> set[tuple[str, str]]:
     topics = set(known)
     for one in snapshots:
         topics |= {(one.cluster, topic) for group in one.groups.values() for topic, _ in group.offsets}
@@ -133,8 +146,7 @@ def _topics(snapshots: Sequence[Snapshot], known: set[tuple[str, str]]) -> Itera
             for part in live.state.partitions or ()
             if part.topic != GROUPS
         }
-    for cluster, topic in sorted(topics):
-        yield Found(kind=FoundKind.TOPIC, name=topic, cluster=cluster)
+    return topics
 
 
 def _best(some: Iterable[Found], wanted: str) -> tuple[list[Found], int]:

@@ -20,13 +20,14 @@ from app.core.clusters.brokers import (
     ClusterDescription,
     Connection,
     GroupDescription,
+    LiveTopic,
     PartitionOffsets,
     TransactionalIds,
 )
 from app.core.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
-from app.core.clusters.topic import ActiveProducer, ListedTopic, TopicDescription
+from app.core.clusters.topic import ListedTopic, TopicDescription
 from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.query_marker import QueryMarker
 from app.core.runs.recorded_offset import TruncatedOffset
@@ -217,12 +218,10 @@ class KafkaBrokers(ClusterConnector):
     ) -> dict[str, TopicDescription]:
         return await self._ask(connection, timeout_s, "describe topics", lambda client: client.described_topics(topics))
 
-    async def active_producers(
-        self, connection: Connection, partitions: Collection[Partition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
-        return await self._ask(
-            connection, timeout_s, "describe producers", lambda client: client.active_producers(partitions)
-        )
+    async def live_topic(
+        self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> LiveTopic | None:
+        return await self._ask(connection, timeout_s, "describe the topic", lambda client: client.live_topic(topic))
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S

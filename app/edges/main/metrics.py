@@ -117,7 +117,7 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         if told.source is SnapshotSource.NOTHING:
             # Open transactions are unknown: a zero would mean none.
             continue
-        ours = (snapshot.clocks.ours(one) for one in snapshot.transactions.values() if one.is_open)
+        ours = (snapshot.clocks.ours(one) for one in snapshot.open_transactions.values())
         started = [one.state.start_ms for one in ours]
         still_open.labels(snapshot.cluster).set(len(started))
         # Without news a transaction's known age does not grow; the journal's own age does.

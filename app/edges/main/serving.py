@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -33,6 +34,7 @@ from app.kit.web.listeners import Listener, ListenError, address_of, bind, serve
 __all__ = ["Started", "serve"]
 
 log = logging.getLogger(__name__)
+_YOUNG_OBJECTS = 50_000
 
 
 def serve(settings: Settings, *, announce: Callable[[Started], None]) -> None:
@@ -43,6 +45,17 @@ def serve(settings: Settings, *, announce: Callable[[Started], None]) -> None:
         asyncio.run(_serve(settings, announce))
     except (ListenError, StateFileError, EmbeddedError) as error:
         raise StartError(str(error)) from error
+
+
+def collect_garbage_rarely() -> None:
+    """Keep full collections rare: none looks at the objects of the start, and each needs many new objects before it.
+
+    With many ids and open pages, a full collection stops the process for longer than a page may take. By Python's
+    defaults one comes every few seconds.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS)
 
 
 async def _serve(settings: Settings, announce: Callable[[Started], None]) -> None:
@@ -100,6 +113,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             background.append(asyncio.create_task(_keep_alive(postgres), name="embedded Postgres"))
         for task in background:
             task.add_done_callback(lambda _: server.wiring.stopping.set())
+        collect_garbage_rarely()
         try:
             await serve_until_signal(listeners, server.wiring.stopping)
         finally:

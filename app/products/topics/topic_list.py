@@ -37,14 +37,18 @@ class SelectedTopics(NamedTuple):
 
 
 def select(topics: Iterable[ListedTopic], query: TopicQuery, *, after: str | None, limit: int) -> SelectedTopics:
-    """Return one page, with the numbers of all matching and of hidden internal topics. Raises InvalidError."""
+    """Return one page, with the numbers of all matching and of hidden internal topics. Raises InvalidError.
+
+    topics: by name.
+    """
     checked_limit(limit)
     search = query.search.casefold()
     found = [one for one in topics if search in one.name.casefold()]
     internal = sum(one.is_internal for one in found)
     if not query.with_internal:
         found = [one for one in found if not one.is_internal]
-    found.sort(key=lambda one: _key(one, query.sort))
+    if query.sort is not TopicSort.NAME:
+        found.sort(key=lambda one: _key(one, query.sort))
     rest = found
     if after is not None:
         number, name = decode_cursor(after, keys=2)

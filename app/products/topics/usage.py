@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -53,15 +53,19 @@ def usage_of(
     transactions: Iterable[LiveTransaction],
     pipelines: Iterable[Pipeline],
 ) -> dict[str, TopicUsage]:
-    """Return the usage of each topic. One pass over the cluster's groups and ids, for any number of topics."""
+    """Return the usage of each topic. One pass over the cluster's groups and ids, for any number of topics.
+
+    transactions: the open ones.
+    """
     wanted = frozenset(topics)
+    names = [topic.encode() for topic in wanted]
     reading: defaultdict[str, list[ReadingGroup]] = defaultdict(list)
     for group in groups:
-        for topic, found in _read_by(group, wanted).items():
+        for topic, found in _read_by(group, wanted, names).items():
             reading[topic].append(found)
     writing: defaultdict[str, list[WritingId]] = defaultdict(list)
     for live in transactions:
-        for part in (live.state.partitions or ()) if live.is_open else ():
+        for part in live.state.partitions or ():
             if part.topic in wanted:
                 writing[part.topic].append(_writing(live, len(part.partitions)))
     readers: defaultdict[str, set[str]] = defaultdict(set)
@@ -82,11 +86,17 @@ def usage_of(
     }
 
 
-def _read_by(group: LiveGroup, wanted: frozenset[str]) -> Mapping[str, ReadingGroup]:
-    committed = Counter(topic for topic, _ in group.offsets if topic in wanted)
+def _read_by(group: LiveGroup, wanted: frozenset[str], names: Sequence[bytes]) -> Mapping[str, ReadingGroup]:
+    """names: those of `wanted`, as bytes."""
+    offsets = [topic for topic, _ in group.offsets if topic in wanted]
+    has_members = _may_have(group, names)
+    if not offsets and not group.pending and not has_members:
+        # Most of 5,000 groups: no counter is made for them.
+        return {}
+    committed = Counter(offsets)
     pending = Counter(topic for topic, _ in {at[:2] for at in group.pending} if topic in wanted)
     members: Counter[str] = Counter()
-    if _may_have(group, wanted):
+    if has_members:
         for member in members_of(group):
             members.update({part.topic for part in member.owned if part.partitions} & wanted)
     return {
@@ -101,13 +111,12 @@ def _read_by(group: LiveGroup, wanted: frozenset[str]) -> Mapping[str, ReadingGr
     }
 
 
-def _may_have(group: LiveGroup, wanted: frozenset[str]) -> bool:
+def _may_have(group: LiveGroup, names: Sequence[bytes]) -> bool:
     """Return False for a classic group whose assignments, as bytes, have none of the names: decoding takes longer."""
     if group.has_epoch:
         return bool(group.members)
     if group.classic is None or group.kind is not GroupKind.CLASSIC:
         return False
-    names = [topic.encode() for topic in wanted]
     return any(name in member.assignment for member in group.classic.members for name in names)
 
 

@@ -56,11 +56,9 @@ async def live(wiring: Wiring) -> LiveCluster:
     return made
 
 
-async def test_pipelines_have_the_lag_of_their_group_and_old_lag_is_marked(
-    wiring: Wiring, plane: ControlPlane
-) -> None:
-    made = await plane.pipeline("orders")
-    of_group = total_lag(made.definition.group_id, lag_records=4_321, lag_ms=90_000)
+async def test_pipelines_have_the_lag_of_their_group_and_old_lag_is_marked(wiring: Wiring, plane: ControlPlane) -> None:
+    await plane.running("orders")
+    of_group = total_lag("orders-group", lag_records=4_321, lag_ms=90_000)
     now_ms = int(time.time() * 1000)
     async with viewing(wiring) as viewer:
         for is_old, report in (
@@ -71,7 +69,7 @@ async def test_pipelines_have_the_lag_of_their_group_and_old_lag_is_marked(
             wiring.lags.publish(report)
             for page in ("/pipelines", "/", "/pipelines/orders"):
                 html = await shown(viewer, page)
-                assert "4,321" in html
+                assert "4,321" in html, page
                 assert (">old<" in html or "as of <time" in html) == is_old, page
 
 

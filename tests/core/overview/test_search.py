@@ -68,6 +68,7 @@ async def test_topics_that_nothing_names_are_found_and_a_silent_cluster_is_named
         await asyncio.Event().wait()
         return ()
 
+    await plane.cluster()
     async with plane.uow() as uow:
         answered = await search(uow, [], "PAY", names_of=listed)
         unanswered = [await search(uow, [], "pay", names_of=one) for one in (refused, silent)]

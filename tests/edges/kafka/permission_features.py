@@ -169,16 +169,14 @@ async def describe_topics(visitor: Visitor) -> str:
     brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
     try:
         listed = await brokers.list_topics(visitor.connection, timeout_s=_TIMEOUT_S)
-        found = await brokers.describe_topics(visitor.connection, [visitor.stage.sink.topic], timeout_s=_TIMEOUT_S)
-        _, refused = await brokers.active_producers(visitor.connection, [visitor.stage.sink], timeout_s=_TIMEOUT_S)
+        found = await brokers.live_topic(visitor.connection, visitor.stage.sink.topic, timeout_s=_TIMEOUT_S)
     finally:
         await brokers.close()
-    topic = found.get(visitor.stage.sink.topic)
-    if topic is None or topic.name not in [one.name for one in listed]:
+    if found is None or visitor.stage.sink.topic not in [one.name for one in listed]:
         return "the topic is left out"
-    if topic.settings is None:
+    if found.description.settings is None:
         return "settings of the topic are left out"
-    return topic.size_note or "".join(one.sentence for one in refused)
+    return found.description.size_note or "".join(one.sentence for one in found.refused)
 
 
 async def read_references(visitor: Visitor) -> str:

@@ -49,7 +49,7 @@ QUESTIONS: dict[str, Question] = {
     "read_partition_logs": lambda b, c, s: b.read_partition_logs(c, "t", 0, BOUND, timeout_s=s),
     "list_topics": lambda b, c, s: b.list_topics(c, timeout_s=s),
     "describe_topics": lambda b, c, s: b.describe_topics(c, ["t"], timeout_s=s),
-    "active_producers": lambda b, c, s: b.active_producers(c, [AT], timeout_s=s),
+    "live_topic": lambda b, c, s: b.live_topic(c, "t", timeout_s=s),
     "read_transactional_ids": lambda b, c, s: b.read_transactional_ids(c, [0], timeout_s=s),
     "alter_offsets": lambda b, c, s: b.alter_offsets(c, "g", {AT: 0}, timeout_s=s),
 }

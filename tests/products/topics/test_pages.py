@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.core.blocked.facts import Refused
-from app.core.clusters.brokers import Brokers, PartitionOffsets, TransactionalIds
+from app.core.clusters.brokers import Brokers, LiveTopic, PartitionOffsets, TransactionalIds
 from app.core.clusters.cluster import TopicFacts
 from app.core.clusters.partition import Partition
 from app.core.clusters.topic import ActiveProducer, DescribedPartition, ListedTopic, TopicDescription
@@ -69,16 +69,15 @@ class Topics:
             if name != "gone"
         }
 
-    async def offsets_of_each(
-        self, connection: object, partitions: Collection[Partition], **_: object
-    ) -> dict[Partition, PartitionOffsets | Refused]:
-        return {at: PartitionOffsets(earliest=0, last_stable=3, high_watermark=5) for at in partitions}
-
-    async def active_producers(
-        self, connection: object, partitions: Collection[Partition], **_: object
-    ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
+    async def live_topic(self, connection: object, topic: str, **_: object) -> LiveTopic | None:
+        described = (await self.describe_topics(connection, [topic])).get(topic)
         known = ActiveProducer(producer_id=7, producer_epoch=3, partitions=1, last_ms=1_000, open_since=3)
-        return (known,) * 60, (Refused("DescribeProducers of flights-0", "TOPIC_AUTHORIZATION_FAILED"),)
+        return described and LiveTopic(
+            described,
+            {Partition(topic, 0): PartitionOffsets(earliest=0, last_stable=3, high_watermark=5)},
+            (known,) * 60,
+            (Refused("DescribeProducers of flights-0", "TOPIC_AUTHORIZATION_FAILED"),),
+        )
 
     async def read_partition_logs(
         self, connection: object, topic: str, starts: LogStart | dict[int, LogStart], bound: ReadBound, **_: object

@@ -108,7 +108,7 @@ class ObserverReading(Answer):
             transactions=JournalReading.of_status(snapshot.transaction_journal, now=now),
             groups=JournalReading.of_status(snapshot.group_journal, now=now),
             transactional_ids=len(snapshot.transactions),
-            open_transactions=sum(one.is_open for one in snapshot.transactions.values()),
+            open_transactions=len(snapshot.open_transactions),
             known_groups=len(snapshot.groups),
             expired_ids=snapshot.expired_ids,
             records_of_unwanted_groups=snapshot.records_of_unwanted_groups,

@@ -126,7 +126,7 @@ async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str,
     """Return the open transactions, the age of the oldest, commits and aborts a second. Raises NotFoundError."""
     await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
-    tally = (await asyncio.to_thread(_counted, snapshot)).tally
+    tally = _counted(snapshot).tally
     return PaceReading(tally=tally, samples=_pace_of(snapshot, tally, now=now), journal=snapshot.transaction_journal)
 
 
@@ -150,7 +150,9 @@ async def get_transaction(
 
 
 def _counted(snapshot: Snapshot) -> transaction_list.CountedTransactions:
-    return transaction_list.counted(snapshot.transactions, snapshot.clocks.shifts(transaction_state.TOPIC))
+    shifts = snapshot.clocks.shifts(transaction_state.TOPIC)
+    still_open = snapshot.open_transactions.values()
+    return transaction_list.CountedTransactions(snapshot.transactions, still_open, snapshot.transactional_ids, shifts)
 
 
 def _ours(snapshot: Snapshot, live: LiveTransaction) -> LiveTransaction:

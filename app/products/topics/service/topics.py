@@ -145,22 +145,20 @@ async def get_topic(
     ask_ids: finds the transactional ids of producer ids.
 
     Raises NotFoundError, and the errors of app/core/clusters/brokers.py."""
-    described = (await brokers.describe_topics(connection, [topic], timeout_s=timeout_s)).get(topic)
-    if described is None:
+    live = await brokers.live_topic(connection, topic, timeout_s=timeout_s)
+    if live is None:
         raise NotFoundError(f"the cluster has no topic {topic[:249]}, or hides it from this client", field="topic")
-    partitions = [Partition(topic, one.number) for one in described.partitions]
-    offsets, (active, refused) = await asyncio.gather(
-        brokers.offsets_of_each(connection, partitions, timeout_s=timeout_s),
-        brokers.active_producers(connection, partitions, timeout_s=timeout_s),
-    )
-    producers, ids_note = await _named(active[:MOST_PRODUCERS], ask_ids)
-    notes = [*(one.sentence for one in refused[:1]), *([ids_note] if ids_note else [])]
+    described = live.description
+    producers, ids_note = await _named(live.producers[:MOST_PRODUCERS], ask_ids)
+    notes = [*(one.sentence for one in live.refused[:1]), *([ids_note] if ids_note else [])]
     used = None if usages is None else await usages([topic])
     return TopicDetail(
         topic=_line(described, used),
-        partitions=tuple(_partition(one, offsets.get(Partition(topic, one.number))) for one in described.partitions),
+        partitions=tuple(
+            _partition(one, live.offsets.get(Partition(topic, one.number))) for one in described.partitions
+        ),
         producers=producers,
-        producer_count=len(active),
+        producer_count=len(live.producers),
         notes=tuple(notes),
     )
 

@@ -28,6 +28,6 @@ async def usages_of(
         usage_of,
         topics,
         groups=snapshot.groups.values(),
-        transactions=snapshot.transactions.values(),
+        transactions=snapshot.open_transactions.values(),
         pipelines=pipelines,
     )
