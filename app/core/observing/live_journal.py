@@ -45,7 +45,7 @@ class LiveJournal(Generic[T]):
     Args:
         reading, values: the materialized state; `apply` and `forget` change it and return the changed names.
         keep: returns a copy of a value that later records do not change.
-        is_open: tells values with an open transaction.
+        is_open: returns True for a value with an open transaction.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LiveJournal(Generic[T]):
         self._stand_ins: dict[str, T] = {}
         self._shown: dict[str, T] = {}
         self._changed_at: dict[str, int] = {}
-        # Kept as values change: with 50,000 ids, finding and sorting them anew for each view costs too much.
+        # Kept as values change: with 50,000 ids, a search and a sort for each view cost too much.
         self._open: dict[str, T] = {}
         self._names: tuple[str, ...] | None = ()
         self._changed: set[str] = set()

@@ -48,7 +48,7 @@ def serve(settings: Settings, *, announce: Callable[[Started], None]) -> None:
 
 
 def collect_garbage_rarely() -> None:
-    """Keep full collections rare: none looks at the objects of the start, and each needs many new objects before it.
+    """Keep full collections rare: none visits the objects of the start, and each needs many new objects before it.
 
     With many ids and open pages, a full collection stops the process for longer than a page may take. By Python's
     defaults one comes every few seconds.

@@ -1,4 +1,4 @@
-"""The server collects garbage rarely, and never looks at the objects of its start."""
+"""The server collects garbage rarely, and never visits the objects of its start."""
 
 from __future__ import annotations
 
