@@ -11,16 +11,18 @@ from app.core.pipelines.pipeline import GroupProtocol
 
 _SPARE_S = 3.0
 _DRAINED_S = 5.0
-_AFTER_NEW_ATTEMPT_S = 5.0
 # Once a server has removed the dead member.
 _REMOVED_S = {GroupProtocol.CLASSIC: 2.0, GroupProtocol.CONSUMER: 4.0}
+# Once its worker, which lives on without an executor, has left the group.
+_LEFT_S = {GroupProtocol.CLASSIC: 3.0, GroupProtocol.CONSUMER: 5.0}
 
 
 class Loss(StrEnum):
     """The loss of one of two instances."""
 
     DRAINED = "drained and started again"
-    EXECUTOR_KILLED = "its executor killed"
+    EXECUTOR_KILLED = "its executor killed, server up"
+    EXECUTOR_KILLED_SERVER_AWAY = "its executor killed, server away"
     KILLED = "killed, server up"
     KILLED_SERVER_AWAY = "killed, server away"
 
@@ -36,14 +38,13 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """standstill_s: the longest time without outputs of some source partition. It counts from before the loss until the
-    instance was back and every partition had outputs. new_attempt_s: from the loss until the task ran again; None
-    where that is not needed. judged: whether it is known that no record was lost or duplicated by it."""
+    instance was back and every partition had outputs. judged: whether it is known that no record was lost or
+    duplicated by it."""
 
     loss: Loss
     protocol: GroupProtocol
     standstill_s: float
     bound_s: float
-    new_attempt_s: float | None = None
     commit: str
     date: str
     judged: bool = True
@@ -60,13 +61,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-def bound_s(loss: Loss, protocol: GroupProtocol, timeouts: Timeouts, *, new_attempt_s: float | None = None) -> float:
+def bound_s(loss: Loss, protocol: GroupProtocol, timeouts: Timeouts) -> float:
     """The goals for the time without records."""
     match loss:
         case Loss.DRAINED:
             return _DRAINED_S
-        case Loss.EXECUTOR_KILLED:
-            return max(timeouts.session_s + _SPARE_S, (new_attempt_s or 0.0) + _AFTER_NEW_ATTEMPT_S)
+        case Loss.EXECUTOR_KILLED | Loss.EXECUTOR_KILLED_SERVER_AWAY:
+            return _LEFT_S[protocol]
         case Loss.KILLED:
             return _REMOVED_S[protocol]
         case Loss.KILLED_SERVER_AWAY:

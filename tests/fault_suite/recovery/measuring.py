@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
-import psutil
 
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.reading import Follower
@@ -28,6 +27,7 @@ _BACK_S = 150.0
 _KINDS = {
     Loss.DRAINED: Kind.DRIVER_TERMINATED,
     Loss.EXECUTOR_KILLED: Kind.EXECUTOR_KILLED,
+    Loss.EXECUTOR_KILLED_SERVER_AWAY: Kind.EXECUTOR_KILLED,
     Loss.KILLED: Kind.INSTANCE_KILLED,
     Loss.KILLED_SERVER_AWAY: Kind.SERVER_KILLED,
 }
@@ -70,15 +70,16 @@ class Measuring:
     def _measure(self, loss: Loss, keep: Callable[[Measured], None]) -> Measured:
         self._wait_until_calm()
         task = self._stage.processes.tasks()[0]
-        if loss is Loss.KILLED_SERVER_AWAY:
+        is_server_away = loss in (Loss.KILLED_SERVER_AWAY, Loss.EXECUTOR_KILLED_SERVER_AWAY)
+        if is_server_away:
             self._stage.plane.server.kill()
         began = time.monotonic()
-        began_at = time.time()
+        # Two losses have one kind.
+        self._standstills.by_kind.pop(_KINDS[loss], None)
         self._standstills.begun(_KINDS[loss], began)
         self._lose(loss, task)
-        new_attempt_s = self._new_attempt_at(task) - began_at if loss is Loss.EXECUTOR_KILLED else None
-        if loss is Loss.KILLED_SERVER_AWAY:
-            # The instance is not restarted: the other one takes over, and only then the server comes back.
+        if is_server_away:
+            # A killed instance is not restarted: the other one takes over, and only then the server comes back.
             self._wait_until_it_flows(began)
             self._stage.plane.server.start()
         self._wait_until_calm()
@@ -87,8 +88,7 @@ class Measuring:
             loss=loss,
             protocol=protocol,
             standstill_s=round(self._standstills.by_kind.get(_KINDS[loss], 0.0), 2),
-            bound_s=round(bound_s(loss, protocol, self._timeouts, new_attempt_s=new_attempt_s), 2),
-            new_attempt_s=None if new_attempt_s is None else round(new_attempt_s, 2),
+            bound_s=bound_s(loss, protocol, self._timeouts),
             commit=git("rev-parse", "HEAD"),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             judged=False,
@@ -98,7 +98,7 @@ class Measuring:
         return measured
 
     def _lose(self, loss: Loss, task: Task) -> None:
-        if loss is Loss.EXECUTOR_KILLED:
+        if loss in (Loss.EXECUTOR_KILLED, Loss.EXECUTOR_KILLED_SERVER_AWAY):
             send([task.executor.pid], signal.SIGKILL)
             return
         driver = self._stage.processes.driver_of(task)
@@ -107,23 +107,6 @@ class Measuring:
             send([driver.python], signal.SIGTERM)
         else:
             send([task.worker, task.daemon, task.executor.pid, *driver], signal.SIGKILL)
-
-    def _new_attempt_at(self, before: Task) -> float:
-        """When the next worker of the same application began, in time of day."""
-
-        def after() -> Task | None:
-            return next(
-                (
-                    task
-                    for task in self._stage.processes.tasks()
-                    if task.executor.application_id == before.executor.application_id and task.worker != before.worker
-                ),
-                None,
-            )
-
-        found = wait_for(after, _BACK_S, lambda: f"another attempt than {before}")
-        assert found is not None
-        return psutil.Process(found.worker).create_time()
 
     def _wait_until_it_flows(self, since: float) -> None:
         """Every partition has had outputs after this moment."""

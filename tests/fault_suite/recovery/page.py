@@ -23,14 +23,15 @@ consumer at `read_committed`. It is measured from before the loss until the inst
 outputs. At the end each record must be in the sink once.
 
 *Killed* is SIGKILL to driver, executor, PySpark's daemon and worker at once: no process commits or leaves the group.
+*Its executor killed* is SIGKILL to the executor's Java alone. Its Python worker lives on, aborts and leaves the group.
 *Server away*: the server was killed just before, and returns with the records.
 
 """
 _BOUNDS = """
 After a kill a server ends the transaction and removes the member. So the bound is 2 s in a classic group and 4 s under
 KIP-848. Without a server it is the session timeout of the dead member. If its transaction had sent offsets, it is also
-the transaction timeout and the coordinator's next check. After an executor's kill it is the session timeout, or 5 s
-after the start of Spark's new attempt, if that is later.
+the transaction timeout and the coordinator's next check. After an executor's kill the worker needs neither server nor
+driver: the bound is 3 s in a classic group and 5 s under KIP-848.
 """
 _NOTHING = "Nothing has been measured yet.\n"
 _STATIC = """

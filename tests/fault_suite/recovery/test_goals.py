@@ -17,18 +17,18 @@ TIMEOUTS = Timeouts(session_s=10, transaction_s=12, cleanup_s=1)
 
 
 @pytest.mark.parametrize(
-    ("loss", "new_attempt_s", "classic", "consumer"),
+    ("loss", "classic", "consumer"),
     [
-        (Loss.DRAINED, None, 5, 5),
-        (Loss.KILLED, None, 2, 4),
-        (Loss.KILLED_SERVER_AWAY, None, 16, 16),
-        (Loss.EXECUTOR_KILLED, 4.0, 13, 13),
-        (Loss.EXECUTOR_KILLED, 9.5, 14.5, 14.5),
+        (Loss.DRAINED, 5, 5),
+        (Loss.KILLED, 2, 4),
+        (Loss.KILLED_SERVER_AWAY, 16, 16),
+        (Loss.EXECUTOR_KILLED, 3, 5),
+        (Loss.EXECUTOR_KILLED_SERVER_AWAY, 3, 5),
     ],
 )
-def test_a_loss_has_its_bound(loss: Loss, new_attempt_s: float | None, classic: float, consumer: float) -> None:
-    assert bound_s(loss, GroupProtocol.CLASSIC, TIMEOUTS, new_attempt_s=new_attempt_s) == classic
-    assert bound_s(loss, GroupProtocol.CONSUMER, TIMEOUTS, new_attempt_s=new_attempt_s) == consumer
+def test_a_loss_has_its_bound(loss: Loss, classic: float, consumer: float) -> None:
+    assert bound_s(loss, GroupProtocol.CLASSIC, TIMEOUTS) == classic
+    assert bound_s(loss, GroupProtocol.CONSUMER, TIMEOUTS) == consumer
 
 
 def test_where_the_session_is_longer_it_bounds_losses_without_a_fencing() -> None:
