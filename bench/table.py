@@ -125,7 +125,7 @@ ROWS = (
     *(
         Row(
             f"latency, {rate:,} records/s, commits each {interval_ms} ms, {where}, {which}",
-            "at most 60 ms" if (where, rate, interval_ms, at) == ("in Spark", 1_000, 10, "p99_ms") else "",
+            "at most 30 ms" if (where, rate, interval_ms, at) == ("in Spark", 1_000, 10, "p99_ms") else "",
             "latency",
             f"medians.{key(name, rate, interval_ms)}.{at}",
             "ms",

@@ -34,23 +34,25 @@ def ask(driver: Driver, call: str, job: Job, **arguments: Any) -> Any:
     return answer["answer"]
 
 
-def forget_markers(job: Job) -> None:
-    """As their expiry does."""
+def forget_markers(job: Job, group: str = "") -> None:
+    """As their expiry does. group: that of the query; empty: the default, its name."""
     admin = AdminClient({"bootstrap.servers": job.bootstrap_servers, **QUIET})
     # The admin client's futures have no type for their result.
-    admin.delete_consumer_groups([job.name])[job.name].result(30)  # pyright: ignore[reportUnknownMemberType]
+    group = group or job.name
+    admin.delete_consumer_groups([group])[group].result(30)  # pyright: ignore[reportUnknownMemberType]
 
 
-def wait_until_empty(job: Job) -> None:
-    """Until the session of the killed driver has ended."""
+def wait_until_empty(job: Job, group: str = "") -> None:
+    """Until the session of the killed driver has ended. group: as of `forget_markers`."""
+    group = group or job.name
     admin = AdminClient({"bootstrap.servers": job.bootstrap_servers, **QUIET})
 
     def is_empty() -> bool:
         # The admin client's futures have no type for their result.
-        described: Any = cast(Any, admin).describe_consumer_groups([job.name])[job.name].result(30)
+        described: Any = cast(Any, admin).describe_consumer_groups([group])[group].result(30)
         return described.state.name == "EMPTY"
 
-    wait_for(is_empty, 60, f"group {job.name} is empty")
+    wait_for(is_empty, 60, f"group {group} is empty")
 
 
 SHORT_SESSION = {"options": {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1000"}}
@@ -104,23 +106,27 @@ def test_a_checkpoint_ahead_of_kafka_is_refused(drivers: Drivers, events: str, m
     assert sum(job.rows().values()) == EVENTS
 
 
+@pytest.mark.parametrize("is_pipeline", [True, False])
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_a_batch_in_doubt_whose_markers_have_expired_is_settled_by_an_operator(
-    is_committed: bool, drivers: Drivers, events: str, make_job: MakeJob, control: Control
+    is_committed: bool, is_pipeline: bool, drivers: Drivers, events: str, make_job: MakeJob, control: Control
 ) -> None:
+    """A pipeline of Fenceline names its group and the prefix of its transactional ids (docs/dataframe-pipelines.md)."""
     expected = control("stateless")
     job = make_job()
+    named = {"groupId": f"{job.name}-group", "transactionalIdPrefix": f"fl.t.{job.name}.0"} if is_pipeline else {}
+    group = named.get("groupId", "")
     driver = drivers.living()
     driver.stop_at("COMMITTED" if is_committed else "SENT", batch=1)
-    run_until_killed(driver, **job.order(events, "stateless", **SHORT_SESSION))
-    wait_until_empty(job)
-    forget_markers(job)
-    said = refusal(drivers.living(), **job.order(events, "stateless"))
+    run_until_killed(driver, **job.order(events, "stateless", options={**SHORT_SESSION["options"], **named}))
+    wait_until_empty(job, group)
+    forget_markers(job, group)
+    said = refusal(drivers.living(), **job.order(events, "stateless", options=named))
     assert f"batch 1 of {job.name} may or may not be in Kafka" in said
     assert "settle" in said
     arguments = {"checkpoint": str(job.checkpoint), "committed": is_committed, "reason": "looked into the topic"}
-    ask(drivers.living(), "settle", job, **arguments)
-    drivers.living().run(**job.order(events, "stateless"))
+    ask(drivers.living(), "settle", job, options=named, **arguments)
+    drivers.living().run(**job.order(events, "stateless", options=named))
     assert job.rows() == expected
 
 
