@@ -27,7 +27,6 @@ from app.edges.main.users_app import create_users_app
 from app.kit.access import Principal, Role, Verb, require
 from app.kit.errors import UnavailableError
 from tests.support.fencing import register
-from tests.support.queries import QUERY
 from tests.support.topics import unique_name
 from tests.support.wiring import browser_of, client_of, settings_for_test, token_of, wired
 
@@ -113,7 +112,7 @@ async def posted(wiring: Wiring, role: Role = Role.AUTHOR, *, htmx: bool = False
 async def test_trial_over_rest_has_each_record_before_and_after_and_the_totals(wiring: Wiring, reader: Reader) -> None:
     status, found = await tried(wiring, {**body(records=3, partition=0), "from": "7"})
     assert status == 200, found
-    assert (found["written"], found["dropped"], found["bad"], found["outputs"]) == (1, 1, 1, 1)
+    assert (found["counts"], found["outputs"]) == ({"written": 1, "routed": 0, "dropped": 1, "bad": 1}, 1)
     assert [one["outcome"] for one in found["records"]] == ["written", "dropped", "bad"]
     assert json.loads(found["records"][0]["outputs"][0]["value"]["text"]) == VALUES[0]
     assert "step 1: `arr_delay`" in found["records"][2]["error"]
@@ -122,12 +121,10 @@ async def test_trial_over_rest_has_each_record_before_and_after_and_the_totals(w
 
 async def test_trial_is_refused_with_its_reason(wiring: Wiring, reader: Reader) -> None:
     broken = replace_transform(Steps(steps=(Filter(field="", operator=StepOperator.EQ, value=1),)))
-    query = msgspec.structs.replace(DEFINITION, transform=QUERY, source_topics=("in",))
     for given, status, part in (
         (body(topic="weather"), 422, "is no source topic"),
         (body(records=101), 422, "records"),
         (body(broken), 422, "transform.steps.0.field"),
-        (body(query), 422, "not for a query"),
         (body(msgspec.structs.replace(DEFINITION, cluster="none")), 404, "none"),
     ):
         got, found = await tried(wiring, given)

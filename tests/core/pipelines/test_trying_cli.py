@@ -11,19 +11,16 @@ from rich.console import Console
 from app.core.journals.log_content import content
 from app.core.pipelines.cli.trying import _shown  # pyright: ignore[reportPrivateUsage] - what the command prints
 from app.core.pipelines.pipeline import FailurePolicy
-from app.core.pipelines.service.trying import ShownRecord, Trial, TriedOutcome, TriedRecord
+from app.core.pipelines.service.trying import OutcomeCounts, ShownRecord, Trial, TriedOutcome, TriedRecord
 from app.core.transforms.trying import TriedOutput
 
 
 def printed(*records: TriedRecord) -> str:
     trial = Trial(
-        topic="flights",
+        topics=("flights",),
         records=records,
-        written=1,
-        dropped=0,
-        bad=1,
+        counts=OutcomeCounts(written=1, routed=1, dropped=0, bad=1),
         outputs=12,
-        routed=1,
         policy=FailurePolicy.FAIL,
         notes=("A note.",),
     )
