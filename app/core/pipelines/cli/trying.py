@@ -52,9 +52,10 @@ def _shown(answer: Any) -> RenderableType:
     notes = [Text(note, style="yellow") for note in trial.notes]
     tried = f"{topics}: {count(len(trial.records), 'record')} tried"
     if trial.counts is None:
-        error = [Text(f"The query fails on these records: {trial.error}", style="red")] if trial.error else []
-        head = Text(f"{tried}, {count(trial.outputs, 'row')}")
-        return Group(head, *notes, *error, Text(), _records(trial), Text(), _rows(trial))
+        error = [] if trial.error is None else [Text(f"The query fails on these records: {trial.error}", style="red")]
+        head = Text(tried if error else f"{tried}, {count(trial.outputs, 'row')}")
+        rows = [] if error else [Text(), _rows(trial)]
+        return Group(head, *notes, *error, Text(), _records(trial), *rows)
     counts = trial.counts
     head = (
         f"{tried}, {counts.written} written "
