@@ -64,7 +64,7 @@ _NO_ROOM = ("Cannot run program", "unable to create native thread")
 _STARTS_MORE = "The query starts a process, such as Python's for its rows, or more threads than Try permits."
 _JAVA_ENDED = "Spark ended while it ran the query. Its limits are 512 MB of memory and 16 MB in a file."
 _CUT_BYTES = MAX_CONTENT_BYTES + 4
-"""Of a key or value. Four bytes more than are shown have the last character whole."""
+"""The first bytes of a key or value. Four more than are shown have the last character whole."""
 
 
 class QueryTrialRequest(PlanRequest, frozen=True, kw_only=True):

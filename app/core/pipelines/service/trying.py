@@ -30,8 +30,8 @@ TRIED = 20
 _CHECKPOINT = "transform.checkpoint"
 """A trial has no checkpoint, so an author need not have chosen one."""
 _OF_QUERIES = (
-    "Windows and joins have only these records.",
-    "All windows are shown, also those that the query writes only when the watermark has passed them.",
+    "Windows and joins have only these records. All windows are shown, also those that the query writes only when the "
+    "watermark has passed them."
 )
 
 
@@ -244,7 +244,7 @@ async def _with_rows(
         java_home=allowed.java_home,
     )
     return msgspec.structs.replace(
-        trial, outputs=answer.count, rows=answer.rows, error=answer.error, notes=(*trial.notes, *_OF_QUERIES)
+        trial, outputs=answer.count, rows=answer.rows, error=answer.error, notes=(*trial.notes, _OF_QUERIES)
     )
 
 
