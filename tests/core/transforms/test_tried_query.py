@@ -55,8 +55,8 @@ DAY = (
     flight("UA", 20, "01:10", 0),
     flight("AA", 3, "01:20", 1),
     flight("UA", 40, "01:50", 2),
-    # A query of hours has dropped it by then: its watermark has passed that window.
     flight("UA", 5, "09:00", 3),
+    # Late: a query whose watermark follows the record before would drop it.
     flight("AA", 90, "00:30", 4),
 )
 
