@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,13 @@ FORM = {
 }
 
 
-async def posted(wiring: Wiring, role: Role = Role.AUTHOR, *, htmx: bool = False, **fields: str) -> str:
+async def posted(wiring: Wiring, form: Mapping[str, str] = FORM, *, htmx: bool = False, **fields: str) -> str:
+    """The page for an author who posts the form with changes."""
     headers = {"accept": "text/html", "origin": USERS_URL, **({"hx-request": "true"} if htmx else {})}
-    token = await token_of(wiring, role, name=unique_name("t"))
+    token = await token_of(wiring, Role.AUTHOR, name=unique_name("t"))
     async with client_of(create_users_app(wiring)) as browser:
         await browser.post("/login", data={"token": token}, headers=headers)
-        answer = await browser.post("/new-pipeline", data={**FORM, **fields}, headers=headers)
+        answer = await browser.post("/new-pipeline", data={**form, **fields}, headers=headers)
     assert answer.status_code == 200, answer.text
     return answer.text
 
@@ -223,15 +224,15 @@ async def test_empty_form_is_drawn_again_with_the_chosen_kind(wiring: Wiring) ->
 
 
 async def test_topic_is_chosen_among_several_for_samples_and_trials(wiring: Wiring, reader: Reader) -> None:
-    both = {"source_topics": "flights, weather"}
-    page = await posted(wiring, do="check", **both)
+    both = {**FORM, "source_topics": "flights, weather"}
+    page = await posted(wiring, both, do="check")
     assert re.findall(r"<option[^>]*>(.*?)</option>", choice_of(page)) == ["flights", "weather"]
     assert "<select" not in choice_of(await posted(wiring, do="check"))
     for do in ("try", SAMPLE):
-        page = await posted(wiring, do=do, **both, **{"try.topic": "weather"})
+        page = await posted(wiring, {**both, "try.topic": "weather"}, do=do)
         assert '<option value="weather" selected>' in choice_of(page)
         # A topic that is no source any more is not read.
-        await posted(wiring, do=do, **both, **{"try.topic": "secrets"})
+        await posted(wiring, {**both, "try.topic": "secrets"}, do=do)
     assert [query.topic for query in reader.asked] == ["weather", "flights", "weather", "flights"]
 
 
@@ -262,6 +263,7 @@ TWO = msgspec.structs.replace(
     DEFINITION, transform=QUERY_OF_TWO, source_topics=("flights", "weather"), transaction_timeout_ms=60_000
 )
 QUERY_FORM = {
+    **FORM,
     "source_topics": "flights, weather",
     "transform.kind": "dataframe",
     "transform.code": "sql",
@@ -352,7 +354,7 @@ async def test_query_without_any_record_starts_no_spark(wiring: Wiring, spark: S
 
 async def test_form_shows_the_records_by_stream_and_the_rows_of_a_query(wiring: Wiring, spark: Spark) -> None:
     for htmx in (False, True):
-        page = await posted(wiring, htmx=htmx, do="try", **QUERY_FORM)
+        page = await posted(wiring, QUERY_FORM, htmx=htmx, do="try")
         assert "Trial on flights, weather" in page
         assert "Stream f: 3 records of flights" in page
         assert "Stream w: 3 records of weather" in page
@@ -366,7 +368,7 @@ async def test_form_shows_the_records_by_stream_and_the_rows_of_a_query(wiring: 
 
 async def test_form_shows_the_error_over_the_records_beside_them(wiring: Wiring, spark: Spark) -> None:
     spark.answer = QueryAnswer(error="the value of flights-0@2 does not fit the schema of <f>")
-    page = await posted(wiring, do="try", **QUERY_FORM)
+    page = await posted(wiring, QUERY_FORM, do="try")
     assert "does not fit the schema of &lt;f&gt;" in page
     assert "Stream f: 3 records of flights" in page
     assert "tried</strong>" not in page
@@ -375,8 +377,8 @@ async def test_form_shows_the_error_over_the_records_beside_them(wiring: Wiring,
 async def test_samples_of_a_query_are_of_the_chosen_topic_and_its_trial_of_all(
     wiring: Wiring, reader: Reader, spark: Spark
 ) -> None:
-    await posted(wiring, do=SAMPLE, **QUERY_FORM, **{"try.topic": "weather"})
-    await posted(wiring, do="try", **QUERY_FORM, **{"try.topic": "weather"})
+    await posted(wiring, {**QUERY_FORM, "try.topic": "weather"}, do=SAMPLE)
+    await posted(wiring, {**QUERY_FORM, "try.topic": "weather"}, do="try")
     assert [query.topic for query in reader.asked] == ["weather", "flights", "weather"]
 
 
