@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.conftest import MakeTopic
@@ -12,6 +13,8 @@ from tests.support.browser import NARROW, Site, assert_accessible, assert_fits
 from tests.support.topics import unique_name
 from tests.support.transactions import producer
 
+TRIED_WITHIN_MS = 150_000
+"""The limits of the start of Spark and of the trial."""
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -79,3 +82,49 @@ def test_text_that_is_typed_while_a_step_is_added_stays(site: Site, page: Page) 
     held[0].continue_()
     expect(page.locator("#step-0")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_have_value("typed-meanwhile")
+
+
+@pytest.mark.slow
+def test_query_is_tried_on_its_topics_and_samples_are_of_the_chosen_one(
+    site: Site, page: Page, make_topic: MakeTopic
+) -> None:
+    flights, weather, sink = make_topic(prefix="flights"), make_topic(prefix="weather"), make_topic(prefix="late")
+    writer = producer({"bootstrap.servers": site.bootstrap_servers})
+    for delay in (20, 90):
+        writer.produce(flights, json.dumps({"carrier": HOSTILE, "delay": delay}))
+    writer.produce(weather, json.dumps({"carrier": HOSTILE, "wind": 7}))
+    assert writer.flush(30) == 0
+
+    page.goto("/new-pipeline")
+    records = page.locator("#records")
+    page.get_by_label("Name", exact=True).fill(unique_name("late"))
+    page.get_by_label("Sink topic").fill(sink)
+    expect(records.get_by_label("Topic")).to_have_count(0)
+    page.get_by_label("Source topics").fill(f"{flights}, {weather}")
+    # The choice appears as soon as there is one, without a reload.
+    expect(records.get_by_label("Topic").get_by_role("option")).to_have_text([flights, weather])
+    page.get_by_label("Transform").select_option("dataframe")
+    page.locator("#stream-0").get_by_label("Stream 1").fill("flights")
+    page.locator("#stream-0").get_by_label("Schema").fill("carrier STRING, delay INT")
+    page.locator("#stream-1").get_by_label("Stream 2").fill("weather")
+    page.locator("#stream-1").get_by_label("Schema").fill("carrier STRING, wind INT")
+    records.get_by_label("Samples of").select_option(weather)
+    page.get_by_role("button", name="Show samples").click()
+    expect(records).to_contain_text(f"Samples of {weather}")
+    expect(records.get_by_label("Samples of")).to_have_value(weather)
+
+    sql = "SELECT f.carrier AS key, delay, wind FROM flights f JOIN weather w ON f.carrier = w.carrier"
+    page.get_by_label("SQL", exact=True).fill(f"{sql} WHERE delay > 50")
+    page.get_by_role("button", name="Try the transform").click()
+    expect(records.get_by_text("Spark runs the query")).to_be_visible()
+    expect(records).to_contain_text("3 tried: 1 row.", timeout=TRIED_WITHIN_MS)
+    expect(records.get_by_text("Spark runs the query")).to_be_hidden()
+    expect(records.locator("#tried-rows > li")).to_have_count(1)
+    expect(records.locator("#tried-rows")).to_contain_text(HOSTILE)
+    expect(records.locator("#tried-rows")).to_contain_text('"wind":7')
+    records.get_by_text(f"Stream flights: 2 records of {flights}").click()
+    expect(records.locator("details").first).to_contain_text('"delay": 90')
+    assert_accessible(page, what="the form with a trial of a query")
+    page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
+    assert_accessible(page, what="the form with a trial of a query on a phone")
+    assert_fits(page, what="the form with a trial of a query")

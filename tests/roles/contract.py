@@ -22,7 +22,8 @@ ROLES = {
     "store": ("store", "*_store"),
     "service": (
         "service", "surveys", "search_once", "shown_records", "python_transforms", "tried_transform",
-        "dataframe_plan", "check_process", "asked_process", "isolation", "overview.search",
+        "tried_query", "dataframe_plan", "spark_check", "check_process", "asked_process", "isolation",
+        "overview.search",
     ),
     "ports": (
         "ports", "*_ports", "brokers", "observing.journals", "launcher", "hooks", "asked_audits", "product_views",

@@ -12,6 +12,7 @@ import contextlib
 import os
 import resource
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,8 +77,8 @@ def judge(request: PlanRequest, spark: SparkSession) -> PlanVerdict:
     return PlanVerdict()
 
 
-def start_spark(request: PlanRequest) -> SparkSession:
-    """Start Spark in a small Java virtual machine, with its files in the working folder."""
+def start_spark(request: PlanRequest, more: Mapping[str, str] | None = None) -> SparkSession:
+    """Start Spark in a small Java virtual machine, with its files in the working folder. more: further settings."""
     here = str(Path.cwd())
     options = f"{' '.join(_JAVA_OPTIONS)} -Djava.io.tmpdir={here} -Duser.home={here}"
     submit = ("--driver-memory", f"{_HEAP_MB}m", "--driver-java-options", f"'{options}'", "pyspark-shell")
@@ -110,6 +111,7 @@ def start_spark(request: PlanRequest) -> SparkSession:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": here,
         "spark.sql.warehouse.dir": f"{here}/warehouse",
+        **(more or {}),
     }
     return SparkSession.builder.master("local[1]").appName("plan").config(map=settings).getOrCreate()
 

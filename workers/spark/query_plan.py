@@ -39,6 +39,7 @@ _SOURCE = (
     "timestamp",
     "0 AS timestampType",
 )
+_KEEPS_ORDER = {"Project", "SubqueryAlias", "GlobalLimit", "LocalLimit"}
 _RUNS_CODE = {
     "CallMethodViaReflection": "`reflect` and `java_method` are not allowed in SQL.",
     "ScriptTransformation": "`TRANSFORM … USING` is not allowed in SQL.",
@@ -117,6 +118,28 @@ def is_deterministic(rows: DataFrame) -> bool:
 def nodes_of(rows: DataFrame) -> list[dict[str, Any]]:
     """Return the analyzed plan as Spark's JSON: its nodes with their expressions."""
     return json.loads(_analyzed(rows).toJSON())
+
+
+def classes_of(rows: DataFrame) -> set[str]:
+    """Return the names of all classes in the analyzed plan, of expressions and subqueries too."""
+    found: set[str] = set()
+    waiting: list[object] = [*nodes_of(rows)]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            of = cast("dict[str, object]", here)
+            found.add(str(of.get("class", "")).rpartition(".")[2])
+            waiting += of.values()
+        elif isinstance(here, list):
+            waiting += cast("list[object]", here)
+    return found
+
+
+def is_ordered(rows: DataFrame) -> bool:
+    """Return whether the query sorts its result."""
+    # Spark's own answer leaves out a sort by columns that are in the value only.
+    names = (str(node["class"]).rpartition(".")[2] for node in nodes_of(rows))
+    return next((name for name in names if name not in _KEEPS_ORDER), None) == "Sort"
 
 
 def _result(
@@ -200,28 +223,13 @@ def _by_sql(spark: SparkSession, sql: str) -> DataFrame:
 
 
 def _refuse_more_than_streams(result: DataFrame) -> None:
-    classes = _classes(nodes_of(result))
+    classes = classes_of(result)
     for name, message in _RUNS_CODE.items():
         if name in classes:
             raise PlanError("transform.sql", message)
     foreign = {name for name in classes if "Relation" in name} - _READS_STREAMS_ONLY
     if foreign:
         raise PlanError("transform.sql", f"The query reads more than the streams ({', '.join(sorted(foreign))}).")
-
-
-def _classes(node: object) -> set[str]:
-    """Names of all classes in a plan's JSON, of expressions and subqueries too."""
-    found: set[str] = set()
-    waiting = [node]
-    while waiting:
-        here = waiting.pop()
-        if isinstance(here, dict):
-            of = cast("dict[str, object]", here)
-            found.add(str(of.get("class", "")).rpartition(".")[2])
-            waiting += of.values()
-        elif isinstance(here, list):
-            waiting += cast("list[object]", here)
-    return found
 
 
 def _by_function(

@@ -21,6 +21,7 @@ from app.core.transforms.trying import (
     TrialRequest,
     TriedOutput,
     TriedResult,
+    fitting,
 )
 from workers.transforms import Output, RecordError, TransformError
 from workers.transforms.build import build
@@ -51,13 +52,7 @@ def run(request: TrialRequest) -> TrialAnswer:
             contents = error.contents if isinstance(error, RecordError) else ""
             results.append(TriedResult(error=str(error)[:LONGEST_MESSAGE], contents=contents[:LONGEST_MESSAGE]))
             continue
-        shown: list[TriedOutput] = []
-        for output in its[:MOST_OUTPUTS]:
-            one = _shown(output, request.sink_topic)
-            left -= len(msgspec.json.encode(one))
-            if left < 0:
-                break
-            shown.append(one)
+        shown, left = fitting((_shown(output, request.sink_topic) for output in its[:MOST_OUTPUTS]), left)
         results.append(TriedResult(outputs=tuple(shown), output_count=len(its)))
     return TrialAnswer(results=tuple(results))
 

@@ -11,14 +11,21 @@ from app.core.journals.log_look import Landmark, LogStart
 from app.core.transforms.trying import SampleRecord
 from app.kit.access import Principal
 
+ALL_BYTES = 8 << 20
+"""The largest sum of the records that are read for the form or for a trial."""
+
 
 class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest records of a topic, or the first ones from a start on. partition: None stands for all."""
+    """The newest records of a topic, or the first ones from a start on. partition: None stands for all.
+
+    most_bytes: the largest sum of the records. Those beyond it are left out.
+    """
 
     topic: str
     limit: int
     partition: int | None = None
     start: LogStart = Landmark.END
+    most_bytes: int = ALL_BYTES
 
 
 class SampleRead(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,8 +47,11 @@ class DefinitionGiven(Body):
 
 class TrialGiven(Body):
     definition: TakenDefinition
-    records: Annotated[Count, Field(ge=1, le=MOST_RECORDS, description="The most records.")] = TRIED
-    topic: Annotated[str | None, Field(max_length=249, description="A source topic; null: the first one.")] = None
+    records: Annotated[Count, Field(ge=1, le=MOST_RECORDS, description="The most records of a topic.")] = TRIED
+    topic: Annotated[
+        str | None,
+        Field(max_length=249, description="A source topic; null: the first one, and for a query all of them."),
+    ] = None
     partition: Annotated[Count | None, Field(ge=0, lt=2**31, description="null: all of them.")] = None
     start: Annotated[
         str,
@@ -78,6 +81,7 @@ class SavedPipeline:
 
 @shows(trying_.TriedOutput)
 class TriedOutput:
+    partition = "null: the choice of the partitioner."
     timestamp_ms = "null: the time of writing."
 
 
@@ -90,17 +94,28 @@ class TriedInput:
 class TriedRecord:
     """A record of the source, and its outputs."""
 
+    outcome = "null: of a query, whose rows are not of one record each."
     outputs = "The first ones of `output_count`."
     error = "Why it is a bad record."
     contents = "The error's own text, which may quote the record."
+
+
+@shows(trying.OutcomeCounts)
+class OutcomeCounts:
+    """Numbers of records."""
+
+    routed = "Records with an output to another topic than the sink."
 
 
 @shows(trying.Trial)
 class Trial:
     """The result of a trial."""
 
-    outputs = "Of all records."
-    routed = "Records with an output to another topic than the sink."
+    topics = "The source topics that were read."
+    counts = "null: of a query."
+    outputs = "The number of all."
+    rows = "Of a query: the first ones of `outputs`, in order."
+    error = "Why Spark ended the query over these records. It may quote a record."
     policy = "The treatment of a bad record by a task."
     fields = "Paths of the fields of the JSON values that were read."
     warnings = "Fields that steps read and no record has."

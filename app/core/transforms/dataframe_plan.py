@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 
 from app.core.pipelines.pipeline import PipelineDefinition
 from app.core.transforms.asked_process import ProcessEnd
-from app.core.transforms.check_process import TOO_MANY, Checker, how_it_ended, run_check
+from app.core.transforms.check_process import TOO_MANY, how_it_ended
+from app.core.transforms.spark_check import (
+    NO_JAVA,
+    NOT_STARTED,
+    START_LIMIT_S,
+    TIME_LIMIT_S,
+    find_java_home,
+    run_spark_check,
+)
 from app.kit.errors import Problem
 from app.kit.printable import one_line
 
-START_LIMIT_S = 90.0
-TIME_LIMIT_S = 60.0
-"""The bound of the plan itself, after Spark has started. It ends code that waits: a plan takes some seconds."""
-MEMORY_LIMIT_MB = 2_048
 _CHECKER = "workers.spark.check_plan"
-_FILES_MB = 64
 _LONGEST_MESSAGE = 2_000
 _MOST_KEPT = 64
-_NO_JAVA = (
-    "The query was not checked: this server has no Java. Install Java 17, or set FENCELINE_JAVA_HOME (fenceline doctor)"
-)
-
-_NOT_STARTED = (
-    "The query was not checked: Spark did not start within {:g} s ({}). Try again, or install bubblewrap if it is "
-    "missing (docs/security.md)"
-)
 
 
 class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +52,7 @@ async def check_plan(
 ) -> list[Problem]:
     """Return the problem of the query's plan at its field; empty if it has a plan that its output mode permits.
 
-    Spark makes the plan on empty streams in a child process (workers/spark/check_plan.py). The process is isolated as
-    for an uploaded file, but has a folder of 64 MB for files, and Java with its threads. No query is started.
+    Spark makes the plan on empty streams in a child process (workers/spark/check_plan.py). No query is started.
 
     Args:
         source: the text of the uploaded file; None for SQL.
@@ -70,40 +61,29 @@ async def check_plan(
         java_home: of the Java that runs Spark; None: `JAVA_HOME`, else of `java` on PATH.
         start_limit_s, time_limit_s: seconds until Spark has started, and from there to the plan.
     """
-    home = _java_home(java_home, os.environ)
+    home = find_java_home(java_home)
     if home is None:
-        return [Problem(field="transform.kind", message=_NO_JAVA, is_warning=True)]
+        return [Problem(field="transform.kind", message=NO_JAVA.format("checked"), is_warning=True)]
     key = hashlib.sha256(
         msgspec.json.encode((definition.transform, definition.tasks_per_instance), order="sorted")
     ).hexdigest()
     if key in _kept:
         return _kept[key]
-    request = {
-        "definition": definition,
-        "source": source,
-        "java_home": str(home),
-        "cpu_s": int(start_limit_s + time_limit_s),
-        "memory_mb": MEMORY_LIMIT_MB,
-    }
-    ended = await run_check(
-        Checker(
-            module=_CHECKER,
-            start_limit_s=start_limit_s,
-            limit_s=time_limit_s,
-            writable_mb=_FILES_MB,
-            visible=_files_of(home),
-        ),
-        lambda isolated: msgspec.json.encode(
-            {**request, "uid": isolated.uid, "is_isolated": True} if isolated else request
-        ),
+    ended = await run_spark_check(
+        _CHECKER,
+        definition,
+        java_home=home,
+        source=source,
         secret_paths=secret_paths,
         accepts_no_isolation=accepts_no_isolation,
+        start_limit_s=start_limit_s,
+        time_limit_s=time_limit_s,
     )
     code = "transform.sql" if source is None else "transform.function"
     if ended is None:
         return [Problem(field=code, message=TOO_MANY.format(what="The query"))]
     if not ended.started:
-        return [Problem(field=code, message=_NOT_STARTED.format(start_limit_s, one_line(ended.reason)))]
+        return [Problem(field=code, message=NOT_STARTED.format("checked", start_limit_s, one_line(ended.reason)))]
     try:
         verdict = msgspec.json.decode(ended.answer, type=_Verdict)
     except msgspec.DecodeError:
@@ -134,17 +114,3 @@ def _end(ended: ProcessEnd, time_limit_s: float) -> str:
     if ended.exit_code is None:
         return "The file wrote to the descriptor of its validation's answer; write only to files that it opens"
     return f"The query ended the process that makes its plan, by {how_it_ended(ended.exit_code)}"
-
-
-def _java_home(named: str | None, environ: Mapping[str, str]) -> Path | None:
-    home = named or environ.get("JAVA_HOME")
-    if home:
-        return Path(home).resolve()
-    found = shutil.which("java", path=environ.get("PATH", os.defpath))
-    return None if found is None else Path(found).resolve().parent.parent
-
-
-def _files_of(home: Path) -> tuple[str, ...]:
-    """Return the folders that Java reads: its home, and settings that its package keeps elsewhere."""
-    settings = (home / "lib" / "jvm.cfg", home / "conf" / "logging.properties", home / "conf/security/java.security")
-    return tuple(dict.fromkeys(str(path) for path in (home, *(file.resolve().parent for file in settings))))

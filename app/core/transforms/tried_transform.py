@@ -16,9 +16,10 @@ from app.kit.printable import one_line
 TIME_LIMIT_S = 10.0
 MEMORY_LIMIT_MB = 1_024
 _CHILD = "workers.transforms.try_records"
+_WHAT = "The transform"
 _START_LIMIT_S = 30.0
-_ANSWER_BYTES = CONTENT_BYTES + (2 << 20)
-_TOO_MANY = "The transform was not tried: others are being validated. Try again in a minute"
+ANSWER_BYTES = CONTENT_BYTES + (2 << 20)
+TOO_MANY = "{what} was not tried: others are being validated. Try again in a minute"
 _NOT_ISOLATED = (
     "The transform was not tried: no isolation for it here ({reason}). Install bubblewrap, or accept validation "
     "without isolation in the settings (docs/security.md)"
@@ -51,7 +52,7 @@ async def try_transform(
         memory_mb=MEMORY_LIMIT_MB,
     )
     ended = await run_check(
-        Checker(module=_CHILD, start_limit_s=_START_LIMIT_S, limit_s=time_limit_s, answer_bytes=_ANSWER_BYTES),
+        Checker(module=_CHILD, start_limit_s=_START_LIMIT_S, limit_s=time_limit_s, answer_bytes=ANSWER_BYTES),
         lambda isolated: msgspec.json.encode(
             msgspec.structs.replace(request, uid=isolated.uid, is_isolated=True) if isolated else request
         ),
@@ -59,25 +60,26 @@ async def try_transform(
         accepts_no_isolation=accepts_no_isolation or not is_file,
     )
     if ended is None:
-        raise UnavailableError(_TOO_MANY)
+        raise UnavailableError(TOO_MANY.format(what=_WHAT))
     if not ended.started:
         raise UnavailableError(_NOT_ISOLATED.format(reason=one_line(ended.reason)))
     field = "transform.function" if is_file else "transform.kind"
     try:
         answer = msgspec.json.decode(ended.answer, type=TrialAnswer)
     except msgspec.DecodeError as error:
-        raise InvalidError(_end(ended, time_limit_s), field=field) from error
+        raise InvalidError(trial_end(ended, time_limit_s, what=_WHAT), field=field) from error
     if answer.message is not None:
         at = f"transform.{answer.field}" if answer.field else field
         raise InvalidError(one_line(answer.message), field=at)
     if ended.exit_code is None or len(answer.results) != len(records):
-        raise InvalidError(_end(ended, time_limit_s), field=field)
+        raise InvalidError(trial_end(ended, time_limit_s, what=_WHAT), field=field)
     return answer.results
 
 
-def _end(ended: ProcessEnd, time_limit_s: float) -> str:
+def trial_end(ended: ProcessEnd, time_limit_s: float, *, what: str) -> str:
+    """Return the sentence for a child that ended without a valid answer."""
     if ended.is_too_long or (ended.exit_code == -9 and ended.answer):
         return "The trial has no valid answer: the file wrote to the descriptor of the answer"
     if ended.exit_code is None:
-        return f"The transform was still running after {time_limit_s:g} s. Try fewer records, or make it faster"
-    return f"The transform ended its process, by {how_it_ended(ended.exit_code)}, and no record has a result"
+        return f"{what} was still running after {time_limit_s:g} s. Try fewer records, or make it faster"
+    return f"{what} ended its process, by {how_it_ended(ended.exit_code)}, and the trial has no result"

@@ -14,7 +14,7 @@ from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
 from app.core.journals.log_look import LogLook, LogStart, ReadBound
 from app.core.journals.record_batch import MarkerType
-from app.core.pipelines.ports import SampleQuery, SampleRead
+from app.core.pipelines.ports import ALL_BYTES, SampleQuery, SampleRead
 from app.edges.db.database import Database
 from app.kit.access import Principal, Role, Verb
 from app.kit.clock import SystemClock
@@ -37,7 +37,14 @@ class OnePartition:
         return {Partition(topic, 0): self.written.look()}
 
 
-async def read(database: Database, brokers: OnePartition, *, limit: int = 5, by: Principal = OPERATOR) -> SampleRead:
+async def read(
+    database: Database,
+    brokers: OnePartition,
+    *,
+    limit: int = 5,
+    most_bytes: int = ALL_BYTES,
+    by: Principal = OPERATOR,
+) -> SampleRead:
     asked = cast(Brokers, brokers)
     samples = TopicSamples(asked, database.unit_of_work, SystemClock(), TopicNames(asked, SystemClock()))
     cluster = Cluster(
@@ -47,7 +54,7 @@ async def read(database: Database, brokers: OnePartition, *, limit: int = 5, by:
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
         created_by="anna",
     )
-    return await samples.read(by, cluster, SampleQuery(topic="flights", limit=limit))
+    return await samples.read(by, cluster, SampleQuery(topic="flights", limit=limit, most_bytes=most_bytes))
 
 
 def plain(brokers: OnePartition, value: bytes) -> None:
@@ -73,6 +80,15 @@ async def test_contents_are_whole_and_too_large_ones_are_named(database: Databas
     found = await read(database, brokers)
     assert [record.value for record in found.records] == [b"\xff" * 100_000]
     assert found.notes[0].startswith("1 record left out for their size")
+
+
+async def test_records_beyond_the_share_of_a_topic_are_left_out_and_counted(database: Database) -> None:
+    brokers = OnePartition()
+    for _ in range(3):
+        plain(brokers, b"x" * 1_000)
+    found = await read(database, brokers, most_bytes=2_500)
+    assert [record.offset for record in found.records] == [0, 1]
+    assert found.notes == ("1 record left out for their size; the bounds are 1.0 MB each, 2.5 kB in all.",)
 
 
 async def test_each_read_is_a_row_of_the_command_log_and_needs_the_permission(database: Database) -> None:

@@ -22,8 +22,10 @@ from app.kit.words import count
 def try_(
     file: File,
     source: Source = None,
-    records: Annotated[int, typer.Option(min=1, max=MOST_RECORDS, help="The most records.")] = TRIED,
-    topic: Annotated[str | None, typer.Option(help="A source topic; by default the first one.")] = None,
+    records: Annotated[int, typer.Option(min=1, max=MOST_RECORDS, help="The most records of a topic.")] = TRIED,
+    topic: Annotated[
+        str | None, typer.Option(help="A source topic; by default the first one. Queries read all.")
+    ] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Without it, all partitions.")] = None,
     start: Annotated[
         str,
@@ -46,17 +48,44 @@ def try_(
 
 def _shown(answer: Any) -> RenderableType:
     trial = as_record(answer, Trial)
+    topics = ", ".join(trial.topics)
+    notes = [Text(note, style="yellow") for note in trial.notes]
+    tried = f"{topics}: {count(len(trial.records), 'record')} tried"
+    if trial.counts is None:
+        error = [] if trial.error is None else [Text(f"The query fails on these records: {trial.error}", style="red")]
+        head = Text(tried if error else f"{tried}, {count(trial.outputs, 'row')}")
+        rows = [] if error else [Text(), _rows(trial)]
+        return Group(head, *notes, *error, Text(), _records(trial), *rows)
+    counts = trial.counts
     head = (
-        f"{trial.topic}: {count(len(trial.records), 'record')} tried, {trial.written} written "
-        f"({count(trial.outputs, 'output')}, {trial.routed} routed), {trial.dropped} dropped, {trial.bad} bad"
+        f"{tried}, {counts.written} written "
+        f"({count(trial.outputs, 'output')}, {counts.routed} routed), {counts.dropped} dropped, {counts.bad} bad"
     )
     rows = (
-        (f"{one.before.partition}:{one.before.offset}", one.outcome.value, _text(one.before.value), _after(one))
+        (f"{one.before.partition}:{one.before.offset}", one.outcome, _text(one.before.value), _after(one))
         for one in trial.records
     )
-    notes = [Text(note, style="yellow") for note in trial.notes]
-    empty = "No record was tried."
-    return Group(Text(head), *notes, Text(), table(("OFFSET", "RESULT", "BEFORE", "AFTER"), rows, empty=empty))
+    return Group(
+        Text(head), *notes, Text(), table(("OFFSET", "RESULT", "BEFORE", "AFTER"), rows, empty="No record was tried.")
+    )
+
+
+def _records(trial: Trial) -> RenderableType:
+    rows = (
+        (one.before.topic, f"{one.before.partition}:{one.before.offset}", _text(one.before.value))
+        for one in trial.records
+    )
+    return table(("TOPIC", "OFFSET", "RECORD"), rows, empty="No record was tried.")
+
+
+def _rows(trial: Trial) -> RenderableType:
+    rows = (
+        (one.topic if one.partition is None else f"{one.topic}-{one.partition}", _text(one.key), _text(one.value))
+        for one in trial.rows
+    )
+    made = table(("SINK", "KEY", "ROW"), rows, empty="No row.")
+    more = trial.outputs - len(trial.rows)
+    return Group(made, Text(f"and {count(more, 'row')} more")) if more else made
 
 
 def _after(one: TriedRecord) -> str:

@@ -191,6 +191,7 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
             changes = await unsaved_changes(uow, editing.name, decoded)
         shown = await _screen(uow, wiring, by, editing, values, problems, is_checked=do == "check", changes=changes)
     if is_htmx:
+        shown = dataclasses.replace(shown, template="pipelines/edit_live")
         return screen.fragment(request, shown, principal=by, now=wiring.clock.now())
     return screen.show(request, shown, principal=by, now=wiring.clock.now())
 
@@ -362,6 +363,8 @@ async def _screen(
         "choices": {**FORM_CHOICES, "cluster": known, "transform.kind": kinds, dataframe_form.CODE: code},
         "topics": await trial_form.suggested_topics(wiring, registered.get(values.get("cluster", "")), values),
         "panel": panel,
+        "source_topics": trial_form.source_topics(values),
+        "chosen_topic": trial_form.chosen_topic(values),
         "shown": partial(shown_content, view=ContentView.AUTO),
         "changes": changes,
         "step_fields": STEP_FIELDS,

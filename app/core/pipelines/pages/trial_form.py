@@ -33,7 +33,8 @@ from app.kit.errors import FencelineError, InvalidError, Problem
 from app.kit.web.pages.form_errors import problems_of
 
 SAMPLE, TRY = "samples", "try"
-DEFAULTS = {"try.records": str(TRIED), "try.partition": "", "try.from": Landmark.END.value, "sampled": ""}
+TOPIC = "try.topic"
+DEFAULTS = {"try.records": str(TRIED), TOPIC: "", "try.partition": "", "try.from": Landmark.END.value, "sampled": ""}
 MOST_SUGGESTED = 50
 _LONGEST_SAMPLED = 100_000
 _NAMES_WITHIN_S = 1.0
@@ -44,12 +45,13 @@ _TOPIC_FIELDS = re.compile(r"source_topics|sink_topic|errors\.dead_letter_topic|
 class RecordsPanel:
     """The content of the panel: samples, or a trial, or the reason why there are none.
 
-    errors: by their sentences. sampled: the fields of the records that were read last, which the form posts again.
+    topics: those that were read. errors: by their sentences.
+    sampled: the fields of the records that were read last, which the form posts again.
     """
 
     samples: Sequence[ShownRecord] = ()
     trial: Trial | None = None
-    topic: str = ""
+    topics: Sequence[str] = ()
     notes: Sequence[str] = ()
     errors: Sequence[str] = ()
     sampled: Sequence[str] = ()
@@ -64,7 +66,7 @@ async def panel_of(wiring: Wiring, by: Principal, values: Mapping[str, str], do:
         decoded = definition_of(values)
         if not isinstance(decoded, PipelineDefinition):
             return RecordsPanel(errors=_sentences(decoded), sampled=before)
-        query = _query(values)
+        query = _query(values, topic=None if decoded.dataframe is not None else chosen_topic(values))
         async with wiring.unit_of_work() as uow:
             trial = await try_pipeline(
                 uow,
@@ -76,22 +78,33 @@ async def panel_of(wiring: Wiring, by: Principal, values: Mapping[str, str], do:
             )
     except FencelineError as error:
         return RecordsPanel(errors=_sentences(problems_of(error)), sampled=before)
-    return RecordsPanel(trial=trial, topic=trial.topic, notes=trial.notes, sampled=trial.fields or before)
+    return RecordsPanel(trial=trial, topics=trial.topics, notes=trial.notes, sampled=trial.fields or before)
 
 
 async def _samples(wiring: Wiring, by: Principal, values: Mapping[str, str]) -> RecordsPanel:
-    topic = next((part for part in re.split(r"[,\s]+", values.get("source_topics", "")) if part), "")
-    if not topic:
+    topic = chosen_topic(values)
+    if topic is None:
         raise InvalidError("Name a source topic first", field="source_topics")
     async with wiring.unit_of_work() as uow:
         shown, found = await read_samples(
             uow, reader_of(wiring.parts), cluster=values.get("cluster", ""), topic=topic, by=by, limit=SAMPLES
         )
     fields = fields_of(record.value for record in found.records)
-    return RecordsPanel(samples=shown, topic=topic, notes=found.notes, sampled=fields)
+    return RecordsPanel(samples=shown, topics=(topic,), notes=found.notes, sampled=fields)
 
 
-def _query(values: Mapping[str, str]) -> TrialQuery:
+def source_topics(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the source topics that the form names, in order."""
+    return tuple(dict.fromkeys(part for part in re.split(r"[,\s]+", values.get("source_topics", "")) if part))
+
+
+def chosen_topic(values: Mapping[str, str]) -> str | None:
+    """Return the source topic that is chosen beside the form; the first one if it is none any more."""
+    topics, chosen = source_topics(values), values.get(TOPIC, "")
+    return chosen if chosen in topics else next(iter(topics), None)
+
+
+def _query(values: Mapping[str, str], *, topic: str | None) -> TrialQuery:
     """Raises InvalidError with the field."""
     numbers: dict[str, int | None] = {}
     for field, words in (("try.records", "number of records"), ("try.partition", "partition")):
@@ -102,6 +115,7 @@ def _query(values: Mapping[str, str]) -> TrialQuery:
     records = numbers["try.records"]
     return TrialQuery(
         records=TRIED if records is None else records,
+        topic=topic,
         partition=numbers["try.partition"],
         start=parse_start(values.get("try.from", "").strip() or Landmark.END.value),
     )

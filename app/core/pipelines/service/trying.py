@@ -13,11 +13,12 @@ from app.core.clusters.cluster import Cluster
 from app.core.clusters.service import get_cluster
 from app.core.journals.log_content import Content, RecordHeader, content
 from app.core.journals.log_look import Landmark, LogStart
-from app.core.pipelines.pipeline import FailurePolicy, PipelineDefinition, PythonFunction, Steps
+from app.core.pipelines.pipeline import DataframeQuery, FailurePolicy, PipelineDefinition, PythonFunction, Steps
 from app.core.pipelines.pipeline_checks import check
-from app.core.pipelines.ports import SampleQuery, SampleRead, TopicReader
+from app.core.pipelines.ports import ALL_BYTES, SampleQuery, SampleRead, TopicReader
 from app.core.pipelines.store import PipelineStore
 from app.core.transforms.sampled_fields import fields_of, unknown_fields
+from app.core.transforms.tried_query import try_query
 from app.core.transforms.tried_transform import try_transform
 from app.core.transforms.trying import MOST_RECORDS, SampleRecord, TriedOutput, TriedResult
 from app.kit.access import Principal, Verb, require
@@ -26,6 +27,12 @@ from app.kit.errors import InvalidError, Problem, UnavailableError
 
 SAMPLES = 5
 TRIED = 20
+_CHECKPOINT = "transform.checkpoint"
+"""A trial has no checkpoint, so an author need not have chosen one."""
+_OF_QUERIES = (
+    "Windows and joins have only these records. All windows are shown, also those that the query writes only when the "
+    "watermark has passed them."
+)
 
 
 class TriedOutcome(StrEnum):
@@ -51,31 +58,42 @@ class ShownRecord(msgspec.Struct, frozen=True, kw_only=True):
 class TriedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record before and after the transform. outputs: the first ones of `output_count`.
 
+    outcome: None: of a query, whose rows are not of one record each.
     error: of a bad record; contents: its text, which may quote the record.
     """
 
     before: ShownRecord
-    outcome: TriedOutcome
+    outcome: TriedOutcome | None = None
     outputs: tuple[TriedOutput, ...] = ()
     output_count: int = 0
     error: str | None = None
     contents: str = ""
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """written, dropped, bad: numbers of records. outputs: of all. routed: records with an output to another topic.
+class OutcomeCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers of records. routed: those with an output to another topic than the sink."""
 
+    written: int
+    routed: int
+    dropped: int
+    bad: int
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a transform over records of `topics`. outputs: the number of all.
+
+    counts: None: of a query, whose outputs are in `rows`: the first ones, in order.
+    error: the reason why Spark ended the query, which may quote a record.
     policy: what a task would do with a bad record. warnings: fields of steps that no record has.
     notes: sentences about records that were not read, and about what was not tried.
     """
 
-    topic: str
+    topics: tuple[str, ...]
     records: tuple[TriedRecord, ...]
-    written: int
-    dropped: int
-    bad: int
+    counts: OutcomeCounts | None
     outputs: int
-    routed: int
+    rows: tuple[TriedOutput, ...] = ()
+    error: str | None = None
     policy: FailurePolicy
     fields: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -83,7 +101,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrialQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """topic: a source of the definition; None: the first one. start: END stands for the newest records."""
+    """records, partition, start: of each topic that is read. start: END stands for the newest records.
+
+    topic: a source of the definition; None: the first one. A query is tried on all of them.
+    """
 
     records: int = TRIED
     topic: str | None = None
@@ -120,66 +141,140 @@ async def try_pipeline(
     allowed: AllowedOptions,
     by: Principal,
 ) -> Trial:
-    """Run the transform on records of a source topic, in a child process, and return each result.
+    """Run the transform on records of a source topic, or a query on records of all, in a child process.
 
-    It makes no producer and no consumer group, and stores nothing but the row of the command log about the read. The
+    It makes no producer and no consumer group, and stores nothing but a row of the command log for each read. The
     unit's transaction is rolled back before brokers are asked.
 
     Raises ForbiddenError without the permission to read records, and the errors of `TopicReader.read`. Raises
-    InvalidError for a query of DataFrames, a transform that cannot run, and a topic that is no source.
+    InvalidError for a transform that cannot run, and a topic that is no source. Raises UnavailableError without a place
+    for the child, or for a query without Java.
     """
     require(by, Verb.VALIDATE_PIPELINE)
     require(by, Verb.READ_RECORDS)
     if not 1 <= query.records <= MOST_RECORDS:
         raise InvalidError(f"1 to {MOST_RECORDS} records are tried, not {query.records}", field="records")
-    topic = query.topic or next(iter(definition.source_topics), "")
-    if topic not in definition.source_topics:
-        raise InvalidError(f"`{topic[:249]}` is no source topic of this definition", field="topic")
+    topics = _topics(definition, query.topic)
     _refuse_transform(definition, allowed)
     source = await _source(uow, definition)
-    asked = SampleQuery(topic=topic, limit=query.records, partition=query.partition, start=query.start)
-    found = await _read(reader, by, await _cluster(uow, definition.cluster), asked)
+    cluster = await _cluster(uow, definition.cluster)
+    read = [
+        await _read(
+            reader,
+            by,
+            cluster,
+            SampleQuery(
+                topic=topic,
+                limit=query.records,
+                partition=query.partition,
+                start=query.start,
+                most_bytes=ALL_BYTES // len(topics),
+            ),
+        )
+        for topic in topics
+    ]
+    records = tuple(record for one in read for record in one.records)
+    trial = Trial(
+        topics=topics,
+        records=tuple(TriedRecord(before=_shown(record)) for record in records),
+        counts=None,
+        outputs=0,
+        policy=definition.errors.policy,
+        fields=fields_of(record.value for record in records),
+        notes=tuple(note for one in read for note in one.notes),
+    )
+    if definition.dataframe is not None:
+        return await _with_rows(trial, definition, records, source=source, allowed=allowed)
+    return await _with_results(trial, definition, records, source=source, allowed=allowed)
+
+
+async def _with_results(
+    trial: Trial,
+    definition: PipelineDefinition,
+    records: Sequence[SampleRecord],
+    *,
+    source: str | None,
+    allowed: AllowedOptions,
+) -> Trial:
+    """Add the result of each record."""
     results: Sequence[TriedResult] = ()
-    if found.records:
+    if records:
         results = await try_transform(
             definition,
-            found.records,
+            records,
             source=source,
             secret_paths=allowed.secret_paths,
             accepts_no_isolation=allowed.unisolated_validation,
         )
-    tried = tuple(map(_tried, found.records, results))
+    tried = tuple(map(_tried, trial.records, results))
     of_outcome = [one.outcome for one in tried]
-    fields = fields_of(record.value for record in found.records)
     steps = definition.transform.steps if isinstance(definition.transform, Steps) else ()
-    return Trial(
-        topic=topic,
+    return msgspec.structs.replace(
+        trial,
         records=tried,
-        written=of_outcome.count(TriedOutcome.WRITTEN),
-        dropped=of_outcome.count(TriedOutcome.DROPPED),
-        bad=of_outcome.count(TriedOutcome.BAD),
+        counts=OutcomeCounts(
+            written=of_outcome.count(TriedOutcome.WRITTEN),
+            routed=sum(any(output.topic != definition.sink_topic for output in one.outputs) for one in tried),
+            dropped=of_outcome.count(TriedOutcome.DROPPED),
+            bad=of_outcome.count(TriedOutcome.BAD),
+        ),
         outputs=sum(one.output_count for one in tried),
-        routed=sum(any(output.topic != definition.sink_topic for output in one.outputs) for one in tried),
-        policy=definition.errors.policy,
-        fields=fields,
-        warnings=tuple(unknown_fields(steps, fields)),
-        notes=(*found.notes, *_not_tried(definition)),
+        warnings=tuple(unknown_fields(steps, trial.fields)),
+        notes=(*trial.notes, *_not_tried(definition)),
     )
 
 
+async def _with_rows(
+    trial: Trial,
+    definition: PipelineDefinition,
+    records: Sequence[SampleRecord],
+    *,
+    source: str | None,
+    allowed: AllowedOptions,
+) -> Trial:
+    """Add the rows that a query makes of all records together."""
+    if not records:
+        return trial
+    answer = await try_query(
+        definition,
+        records,
+        source=source,
+        secret_paths=allowed.secret_paths,
+        accepts_no_isolation=allowed.unisolated_validation,
+        java_home=allowed.java_home,
+    )
+    return msgspec.structs.replace(
+        trial, outputs=answer.count, rows=answer.rows, error=answer.error, notes=(*trial.notes, _OF_QUERIES)
+    )
+
+
+def _topics(definition: PipelineDefinition, chosen: str | None) -> tuple[str, ...]:
+    """Return the topics to read. Raises InvalidError."""
+    sources = definition.source_topics
+    if not sources:
+        raise InvalidError("Name a source topic first", field="source_topics")
+    if chosen is not None and chosen not in sources:
+        raise InvalidError(f"`{chosen[:249]}` is no source topic of this definition", field="topic")
+    if definition.dataframe is None:
+        return (chosen,) if chosen is not None else sources[:1]
+    if chosen is not None:
+        raise InvalidError("A query is tried on all of its source topics. Leave out the topic", field="topic")
+    return tuple(dict.fromkeys(sources))
+
+
 def _refuse_transform(definition: PipelineDefinition, allowed: AllowedOptions) -> None:
-    if definition.dataframe is not None:
-        message = "Try is for records one by one, not for a query. Check without saving asks Spark for its plan"
-        raise InvalidError(message, field="transform.kind")
     found = check(definition, name="try", facts=None, others=(), allowed=allowed)
-    errors = [one for one in found if one.field.startswith("transform.") and not one.is_warning]
+    errors = [
+        one for one in found if one.field.startswith("transform.") and one.field != _CHECKPOINT and not one.is_warning
+    ]
     if errors:
         raise InvalidError(errors[0].message, problems=errors)
 
 
 async def _source(uow: UnitOfWork, definition: PipelineDefinition) -> str | None:
+    """Return the text of the uploaded file that the transform names; None without one. Raises InvalidError."""
     transform = definition.transform
-    if not isinstance(transform, PythonFunction):
+    if not isinstance(transform, PythonFunction | DataframeQuery) or transform.sha256 is None:
         return None
     source = await uow.of(PipelineStore).find_source(transform.sha256)
     if source is None:
@@ -214,7 +309,7 @@ def _shown(record: SampleRecord) -> ShownRecord:
     )
 
 
-def _tried(record: SampleRecord, result: TriedResult) -> TriedRecord:
+def _tried(record: TriedRecord, result: TriedResult) -> TriedRecord:
     outcome = (
         TriedOutcome.BAD
         if result.error is not None
@@ -223,7 +318,7 @@ def _tried(record: SampleRecord, result: TriedResult) -> TriedRecord:
         else TriedOutcome.DROPPED
     )
     return TriedRecord(
-        before=_shown(record),
+        before=record.before,
         outcome=outcome,
         outputs=result.outputs,
         output_count=result.output_count,

@@ -24,7 +24,6 @@ from app.products.topics.shown_records import note_records
 
 LARGEST_BYTES = 1 << 20
 """The largest key, value or header; a record with a larger one is left out."""
-_ALL_BYTES = 8 << 20
 _COMMITTED = RecordFilter(is_committed=True)
 
 
@@ -58,7 +57,7 @@ class TopicSamples:
             # The last offsets may be of open or aborted transactions, and of markers.
             page = await self._page(by, cluster, msgspec.structs.replace(asked, limit=MAX_LIMIT))
         records = page.records[-query.limit :] if asked.is_newest else page.records
-        return _bounded(query.topic, records, page.notes)
+        return _bounded(query, records, page.notes)
 
     async def _page(self, by: Principal, cluster: Cluster, query: RecordQuery) -> RecordPage:
         found = await browse(self._brokers, cluster.connection(), query, ask_ids=_no_ids, content_bytes=LARGEST_BYTES)
@@ -73,9 +72,9 @@ async def _no_ids(producer_ids: Collection[int]) -> TransactionalIds:
     return TransactionalIds({})
 
 
-def _bounded(topic: str, records: Collection[TopicRecord], notes: tuple[str, ...]) -> SampleRead:
+def _bounded(query: SampleQuery, records: Collection[TopicRecord], notes: tuple[str, ...]) -> SampleRead:
     kept: list[SampleRecord] = []
-    left, too_large = _ALL_BYTES, 0
+    left, too_large = query.most_bytes, 0
     for record in records:
         parts = (record.key, record.value, *(header.value for header in record.headers))
         if any(part is not None and part.is_cut for part in parts) or record.size_bytes > left:
@@ -84,7 +83,7 @@ def _bounded(topic: str, records: Collection[TopicRecord], notes: tuple[str, ...
         left -= record.size_bytes
         kept.append(
             SampleRecord(
-                topic=topic,
+                topic=query.topic,
                 partition=record.partition,
                 offset=record.offset,
                 timestamp_ms=record.timestamp_ms,
@@ -94,6 +93,6 @@ def _bounded(topic: str, records: Collection[TopicRecord], notes: tuple[str, ...
             )
         )
     if too_large:
-        bounds = f"{size(LARGEST_BYTES)} each, {size(_ALL_BYTES)} in all"
+        bounds = f"{size(LARGEST_BYTES)} each, {size(query.most_bytes)} in all"
         notes = (*notes, f"{count(too_large, 'record')} left out for their size; the bounds are {bounds}.")
     return SampleRead(records=tuple(kept), notes=notes)
