@@ -7,6 +7,7 @@ no streaming query is started, and nothing can be written.
 from __future__ import annotations
 
 import codecs
+import os
 import re
 import sys
 from collections.abc import Collection, Iterable
@@ -43,9 +44,9 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.cleaner.referenceTracking": "false",
-    # A process for rows of Python is not started, even where the limits would permit it.
-    "spark.pyspark.python": "/nowhere/python",
 }
+_NO_INTERPRETER = "/nowhere/python"
+"""A process for rows of Python cannot start, even where the limits would permit it: next to them, Spark would hang."""
 _RECORD = "key BINARY, value BINARY, topic STRING, partition STRING, offset STRING, at_ms STRING"
 _SOURCE = (
     *("key", "value", "topic", "CAST(partition AS INT) AS partition", "CAST(offset AS BIGINT) AS offset"),
@@ -60,7 +61,8 @@ _NO_PYTHON = (
     "Try starts no process of Python for rows, so it cannot run a UDF or a function such as mapInPandas. "
     "Check without saving checks its plan."
 )
-_NO_ROOM = ("Cannot run program", "unable to create native thread")
+_NO_ROOM = ("Cannot run program", "error=2, No such file or directory", "unable to create native thread")
+"""Parts of Java's sentences about a process or thread that cannot start."""
 _STARTS_MORE = "The query starts a process, such as Python's for its rows, or more threads than Try permits."
 _JAVA_ENDED = "Spark ended while it ran the query. Its limits are 512 MB of memory and 16 MB in a file."
 _CUT_BYTES = MAX_CONTENT_BYTES + 4
@@ -195,6 +197,7 @@ def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=QueryTrialRequest)
     answer = Answer(keeps_errors=True)
     limit(request)
+    os.environ["PYSPARK_PYTHON"] = _NO_INTERPRETER
     spark = start_spark(request, _SETTINGS)
     if request.is_isolated:
         limit_processes(spark)
