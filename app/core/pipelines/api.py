@@ -83,9 +83,13 @@ async def create_pipeline(
     return answer
 
 
-@router.post("/try", responses=refusals(404, 413))
+@router.post("/{name}/try", responses=refusals(404, 413))
 async def try_definition(
-    body: TrialGiven, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.VALIDATE_PIPELINE)]
+    name: NameInPath,
+    body: TrialGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.VALIDATE_PIPELINE)],
 ) -> Shown[Trial]:
     """Run a definition's transform on real records of a source topic; for authors. Nothing is written to Kafka.
 
@@ -94,7 +98,7 @@ async def try_definition(
     return await try_pipeline(
         uow,
         reader_of(wiring.parts),
-        definition=body.definition,
+        definition=with_group(body.definition, name=name),
         query=TrialQuery(
             records=body.records, topic=body.topic, partition=body.partition, start=parse_start(body.start)
         ),

@@ -88,7 +88,7 @@ def body(definition: PipelineDefinition = DEFINITION, **more: Any) -> dict[str, 
 
 async def tried(wiring: Wiring, given: dict[str, Any], role: Role = Role.AUTHOR) -> tuple[int, Any]:
     async with client_of(create_users_app(wiring), token=await token_of(wiring, role, name=unique_name("t"))) as client:
-        answer = await client.post("/api/v1/pipelines/try", json=given)
+        answer = await client.post("/api/v1/pipelines/tried/try", json=given)
     return answer.status_code, answer.json()
 
 

@@ -32,6 +32,7 @@ class RecordingSpark:
     states_when_submitted: list[InstanceState] = field(default_factory=list[InstanceState])
     stopped: list[int] = field(default_factory=list[int])
     killed: list[int] = field(default_factory=list[int])
+    observed: list[PipelineDefinition] = field(default_factory=list[PipelineDefinition])
     refusal: str | None = None
 
     async def submit(self, specification: InstanceSpecification) -> Submitted:
@@ -43,6 +44,7 @@ class RecordingSpark:
         return Submitted(host="w1", jvm_pid=100, started_at=self.plane.now, log_path="/log")
 
     async def observe(self, instance: Instance, definition: PipelineDefinition) -> Observation:
+        self.observed.append(definition)
         return self.seen.get(instance.ordinal, ALIVE)
 
     async def ended_tasks(self, reported: Collection[ReportedProcess]) -> list[ReportedProcess]:

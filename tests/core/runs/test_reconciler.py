@@ -73,6 +73,24 @@ async def test_after_a_restore_it_observes_again_also_what_is_new(
     assert len(spark.submitted) == 1
 
 
+async def test_after_a_restore_it_reads_the_definitions_again(
+    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark, database: Database
+) -> None:
+    """The restored copy may have another definition under the same revision, of a save that came later."""
+    await plane.running()
+    await reconciler.turn()
+    async with database.engine.begin() as connection:
+        await connection.execute(sa.text("UPDATE database_identity SET marker = 'of the copy that was restored'"))
+        # Rows of revisions are never changed; a restore replaces them.
+        await connection.execute(sa.text("ALTER TABLE revisions DISABLE TRIGGER USER"))
+        change = "UPDATE revisions SET definition = jsonb_set(definition, '{sink_topic}', '\"other\"')"
+        await connection.execute(sa.text(change))
+        await connection.execute(sa.text("ALTER TABLE revisions ENABLE TRIGGER USER"))
+    before = spark.observed[-1].sink_topic
+    await reconciler.turn()
+    assert (before != "other", spark.observed[-1].sink_topic) == (True, "other")
+
+
 async def test_two_servers_at_once_submit_once(plane: ControlPlane, spark: RecordingSpark) -> None:
     pair = [make_reconciler(plane, spark) for _ in range(2)]
     for one in pair:

@@ -36,11 +36,11 @@ def try_(
     as_json: AsJson = False,
 ) -> None:
     """Run the transform on real records and show each before and after. Nothing is written to Kafka."""
-    _, definition = read_pipeline(file, source)
+    name, definition = read_pipeline(file, source)
     client = connect()
     upload_source(client, definition, source, beside=file)
     asked = {"records": records, "topic": topic, "partition": partition, "from": start}
-    answer = client.post("/pipelines/try", {"definition": body_of(definition), **asked})
+    answer = client.post(f"/pipelines/{name}/try", {"definition": body_of(definition), **asked})
     present(lambda: answer, _shown, as_json=as_json)
     if not as_json:
         print_problems(answer["warnings"])
