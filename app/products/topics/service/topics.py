@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -21,11 +22,12 @@ from app.core.clusters.cluster import Cluster
 from app.core.clusters.partition import Partition
 from app.core.clusters.topic import ActiveProducer, DescribedPartition, ListedTopic, TopicDescription
 from app.kit.clock import Clock
-from app.kit.errors import NotFoundError, UnavailableError
+from app.kit.errors import FencelineError, NotFoundError, UnavailableError
 from app.products.topics.topic_list import TopicQuery, advice_of, select
 from app.products.topics.usage import TopicUsage
 
 LISTED_FOR = timedelta(seconds=10)
+_LISTED_AGAIN = timedelta(seconds=5)
 MOST_PRODUCERS = 50
 _NO_USAGE = TopicUsage()
 
@@ -84,22 +86,41 @@ class TopicDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicNames:
-    """The list of each cluster's topics, read at most every LISTED_FOR. Belongs to one event loop."""
+    """The list of each cluster's topics, at most LISTED_FOR old. Belongs to one event loop.
+
+    A list in use is read again in the background before it is too old: with 10,000 topics a page would wait for it.
+    """
 
     def __init__(self, brokers: Brokers, clock: Clock) -> None:
         self._brokers = brokers
         self._clock = clock
         self._known: dict[str, tuple[Cluster, datetime, tuple[ListedTopic, ...]]] = {}
         self._asking: dict[str, asyncio.Lock] = {}
+        self._listing: dict[str, asyncio.Task[None]] = {}
 
     async def of(self, cluster: Cluster) -> tuple[ListedTopic, ...]:
         """Raises the errors of app/core/clusters/brokers.py."""
         async with self._asking.setdefault(cluster.name, asyncio.Lock()):
             known = self._known.get(cluster.name)
-            if known is None or known[0] != cluster or self._clock.now() - known[1] >= LISTED_FOR:
-                listed = await self._brokers.list_topics(cluster.connection())
-                known = self._known[cluster.name] = (cluster, self._clock.now(), listed)
+            age = None if known is None or known[0] != cluster else self._clock.now() - known[1]
+            if known is None or age is None or age >= LISTED_FOR:
+                return await self._list(cluster)
+            if age >= _LISTED_AGAIN and cluster.name not in self._listing:
+                self._listing[cluster.name] = asyncio.create_task(self._list_again(cluster))
             return known[2]
+
+    async def _list(self, cluster: Cluster) -> tuple[ListedTopic, ...]:
+        listed = await self._brokers.list_topics(cluster.connection())
+        self._known[cluster.name] = (cluster, self._clock.now(), listed)
+        return listed
+
+    async def _list_again(self, cluster: Cluster) -> None:
+        try:
+            # The next question for a list that is too old reports the error.
+            with suppress(FencelineError):
+                await self._list(cluster)
+        finally:
+            del self._listing[cluster.name]
 
 
 UsagesOf = Callable[[Collection[str]], Awaitable[Mapping[str, TopicUsage]]]
