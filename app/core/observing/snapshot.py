@@ -67,6 +67,9 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: dict[str, int] = {}
 
 
+_NOT_GIVEN: Sequence[str] = ("not given",)
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot is immutable; the next one has a higher `number` if an id, a group or a phase has changed.
 
@@ -88,7 +91,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     transactions: Mapping[str, LiveTransaction] = MappingProxyType({})
     transactions_changed: Mapping[str, int] = MappingProxyType({})
     open_transactions: Mapping[str, LiveTransaction] = MappingProxyType({})
-    transactional_ids: Sequence[str] = ()
+    transactional_ids: Sequence[str] = _NOT_GIVEN
     groups: Mapping[str, LiveGroup] = MappingProxyType({})
     groups_changed: Mapping[str, int] = MappingProxyType({})
     pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
@@ -100,7 +103,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     clocks: BrokerClocks = msgspec.field(default_factory=BrokerClocks)
 
     def __post_init__(self) -> None:
-        if len(self.transactional_ids) == len(self.transactions):
+        if self.transactional_ids is not _NOT_GIVEN:
             return
         still_open = {name: live for name, live in self.transactions.items() if live.is_open}
         msgspec.structs.force_setattr(self, "open_transactions", MappingProxyType(still_open))

@@ -280,7 +280,7 @@ async def test_partitions_of_a_deleted_topic_have_no_readers(
             lambda one: name in one.transactions and one.transactions[name].is_open, "the open transaction"
         )
     alone = MappingProxyType({name: seen.transactions[name]})
-    observations.publish(msgspec.structs.replace(seen, cluster=CLUSTER, transactions=alone))
+    observations.publish(msgspec.structs.replace(seen, cluster=CLUSTER, transactions=alone, open_transactions=alone))
     await watch.turn()
     assert [one.transactional_id for one in observations.blocked_of(CLUSTER).causes] == [name]
     delete_topics(kafka.bootstrap_servers, [topic])

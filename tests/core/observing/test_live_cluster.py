@@ -255,6 +255,23 @@ def test_any_division_of_the_answers_gives_the_same_state(version: str, data: st
     assert dict(found.groups) == dict(expected.groups)
 
 
+@pytest.mark.parametrize("version", VERSION_NAMES)
+def test_open_transactions_and_the_order_of_ids_are_those_of_all_at_each_moment(version: str) -> None:
+    """They are kept as values change, in place of a search for each view; a restart of the reading drops some."""
+    live, seen_open = cluster(), 0
+    batches = recorded(version, TRANSACTIONS)
+    for number, batch in enumerate(batches):
+        hear(live, batch, end=batch.last_offset + 1)
+        if number == len(batches) // 2:
+            live.transactions.restart(0)
+            assert not live.snapshot(now_ms=NOW_MS).transactional_ids
+        shown = live.snapshot(now_ms=NOW_MS)
+        assert shown.transactional_ids == tuple(sorted(shown.transactions))
+        assert dict(shown.open_transactions) == {name: one for name, one in shown.transactions.items() if one.is_open}
+        seen_open += len(shown.open_transactions)
+    assert seen_open
+
+
 def test_every_step_is_handed_over_for_any_division_of_the_answers() -> None:
     batches = recorded(VERSION_NAMES[0], TRANSACTIONS)
     live = cluster()
