@@ -192,7 +192,7 @@ async def receive_driver_heartbeat(
     heartbeat, dropped = accepted_driver(storable(heartbeat), context.bounds)
     is_current = context.lease_is_current and context.application_id == heartbeat.application_id
     if is_current:
-        await uow.of(InstanceStore).touch(
+        is_news = await uow.of(InstanceStore).touch(
             run_id=heartbeat.run_id,
             ordinal=heartbeat.ordinal,
             lease=heartbeat.lease,
@@ -204,10 +204,13 @@ async def receive_driver_heartbeat(
         )
         if context.instance_state is InstanceState.UNREACHABLE:
             await _come_back(uow, scope, now=now)
+            is_news = True
         else:
             await uow.relax_durability()
-        uow.notify("run", heartbeat.run_id)
-        uow.notify("pipeline", context.pipeline)
+        if is_news:
+            # Each notice wakes loops and refreshes pages, and most heartbeats bring only a new time.
+            uow.notify("run", heartbeat.run_id)
+            uow.notify("pipeline", context.pipeline)
     answer = DriverAnswer(
         desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
         is_current=is_current,

@@ -94,19 +94,25 @@ class InstanceStore(DatabaseStore):
         tasks_running: int,
         tasks_waiting: int,
         tasks_crashing: int,
-    ) -> None:
-        """Write the report of a driver's heartbeat; one statement, once a second."""
-        await self._db.execute(
+    ) -> bool:
+        """Write the report of a driver's heartbeat, and return whether it differs; one statement, once a second."""
+        counts = {
+            "executors": executors,
+            "tasks_running": tasks_running,
+            "tasks_waiting": tasks_waiting,
+            "tasks_crashing": tasks_crashing,
+        }
+        columns = (instances.c.lease, *(instances.c[name] for name in counts))
+        before = sa.select(*columns).where(_is(run_id, ordinal, lease)).subquery()
+        differs = sa.or_(*(before.c[name].is_distinct_from(value) for name, value in counts.items()))
+        statement = (
             sa.update(instances)
-            .where(_is(run_id, ordinal, lease))
-            .values(
-                last_heartbeat_at=now,
-                executors=executors,
-                tasks_running=tasks_running,
-                tasks_waiting=tasks_waiting,
-                tasks_crashing=tasks_crashing,
-            )
+            .where(_is(run_id, ordinal, lease), instances.c.lease == before.c.lease)
+            .values(last_heartbeat_at=now, **counts)
+            .returning(differs)
         )
+        row = await self._db.row(statement)
+        return row is not None and bool(row[0])
 
 
 async def current_instances(db: Connection, run_ids: Sequence[str]) -> dict[str, list[Instance]]:
