@@ -49,7 +49,7 @@ doctor: $(STAMP) ## Check the requirements, with commands to install missing one
 test test-more test-all: SEED := $(or $(SEED),$(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(2**32))'))
 test test-more test-all: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(STAMP) ## All tests without a broker, and the features of the README on real parts: half an hour (SEED=…, ARGS=…: some tests)
+test: $(STAMP) ## All tests without a broker, and the features of the README on real parts: a quarter of an hour (SEED=…, ARGS=…: some tests)
 	$(BIN)/fenceline doctor --for tests
 ifdef ARGS
 	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) $(ARGS)
