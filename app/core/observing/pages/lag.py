@@ -30,6 +30,7 @@ def lag_row(total: GroupLag) -> Mapping[str, Any]:
         "known": total.known,
         "partitions": total.partitions,
         "sentence": sentence_of(total),
+        "old_since": None,
     }
 
 
