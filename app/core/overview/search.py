@@ -116,10 +116,9 @@ def _of_clusters(
     listed: Mapping[str, Sequence[str] | None],
     wanted: str,
 ) -> list[tuple[list[Found], int]]:
-    # Journals name no topic that a list does not have.
-    unlisted = [one for one in snapshots if listed.get(one.cluster) is None]
     topics = {(cluster, name) for cluster, names in listed.items() for name in names or () if wanted in name.lower()}
-    topics |= _topics(unlisted, of_pipelines)
+    # Journals may name topics that brokers hide from this client.
+    topics |= _topics(snapshots, of_pipelines)
     groups = ((one.cluster, name) for one in snapshots for name in one.groups)
     ids = ((one.cluster, name) for one in snapshots for name in one.transactional_ids)
     of_kinds = {
@@ -142,7 +141,7 @@ def _topics(snapshots: Sequence[Snapshot], known: set[tuple[str, str]]) -> set[t
         topics |= {(one.cluster, topic) for group in one.groups.values() for topic, _ in group.offsets}
         topics |= {
             (one.cluster, part.topic)
-            for live in one.transactions.values()
+            for live in one.open_transactions.values()
             for part in live.state.partitions or ()
             if part.topic != GROUPS
         }

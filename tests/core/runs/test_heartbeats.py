@@ -22,7 +22,6 @@ from app.core.runs.store.tasks import TaskStore
 from app.core.runs.task import DesiredTaskState, EventKind, OutcomeKind, TaskState
 from app.core.wire.heartbeat import TaskEvent
 from app.kit.access import RunTokenScope
-from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ForbiddenError
 from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat, task_heartbeat
 from tests.support.run_samples import samples_of
@@ -237,27 +236,6 @@ async def test_driver_without_the_claim_gets_the_order_to_drain(plane: ControlPl
     answer = await plane.drive(driver_heartbeat(run.id, application_id="somebody-else", executors=9))
     assert (answer.is_current, answer.desired) == (False, DesiredTaskState.DRAIN)
     assert (await plane.get_run(run.id)).instances[0].executors is None
-
-
-async def test_a_driver_that_reports_the_same_again_wakes_nobody(
-    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its heartbeats come each second for months; a notice wakes loops and refreshes pages."""
-    told: list[str] = []
-    notify = UnitOfWork.notify
-
-    def noted(self: UnitOfWork, noun: str, name: str) -> None:
-        told.append(noun)
-        notify(self, noun, name)
-
-    run = await plane.running()
-    monkeypatch.setattr(UnitOfWork, "notify", noted)
-    wakes: list[bool] = []
-    for more in ({}, {}, {"tasks_waiting": 1}, {"tasks_waiting": 1}, {"executors": 7}):
-        told.clear()
-        await plane.drive(driver_heartbeat(run.id, **more))
-        wakes.append(bool(told))
-    assert wakes == [True, False, True, False, True]
 
 
 async def test_missing_cores_are_reported(plane: ControlPlane) -> None:

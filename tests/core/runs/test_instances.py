@@ -12,8 +12,9 @@ from app.core.runs.instance import InstanceState
 from app.core.runs.run import DesiredRunState
 from app.core.runs.service import instances, specifications
 from app.core.runs.store.runs import RunStore
+from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, IllegalTransitionError
-from tests.support.control_plane import ControlPlane
+from tests.support.control_plane import ControlPlane, driver_heartbeat
 
 
 async def test_a_claim_of_the_current_lease_is_granted_and_kept(plane: ControlPlane) -> None:
@@ -163,3 +164,24 @@ async def test_an_ended_lease_gets_no_specification(plane: ControlPlane) -> None
                 fenceline_version="0.1.0",
                 server_urls=[],
             )
+
+
+async def test_a_driver_that_reports_the_same_again_wakes_nobody(
+    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heartbeats come each second for months; a notice wakes loops and refreshes pages."""
+    told: list[str] = []
+    notify = UnitOfWork.notify
+
+    def noted(self: UnitOfWork, noun: str, name: str) -> None:
+        told.append(noun)
+        notify(self, noun, name)
+
+    run = await plane.running()
+    monkeypatch.setattr(UnitOfWork, "notify", noted)
+    wakes: list[bool] = []
+    for more in ({}, {}, {"tasks_waiting": 1}, {"tasks_waiting": 1}, {"executors": 7}):
+        told.clear()
+        await plane.drive(driver_heartbeat(run.id, **more))
+        wakes.append(bool(told))
+    assert wakes == [True, False, True, False, True]
