@@ -1,4 +1,4 @@
-"""The Brokers port on a real cluster: every question is bounded, uses a connection of its own, and raises known errors.
+"""The Brokers port on a real cluster: every question is bounded, uses a client alone, and raises known errors.
 
 No call uses librdkafka: an unexpected answer ends the whole process there (cluster_client.py, ADR 0015).
 """
@@ -36,6 +36,7 @@ from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.cluster_client import ClusterClient, Settings
 from app.edges.kafka.connections import ANYWHERE, BOOTSTRAP, ClusterConnector
 from app.edges.kafka.group_client import BrokerFacts
+from app.edges.kafka.kept_clients import KeptClients
 from app.edges.kafka.raw_client import LEAST_EXPLAINING_S
 from app.edges.kafka.raw_connections import address_of
 from app.kit.words import most_similar
@@ -60,10 +61,12 @@ class KafkaBrokers(ClusterConnector):
     ) -> None:
         super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
+        self._clients = KeptClients(ClusterClient)
 
     async def close(self) -> None:
         """Close without waiting; pending questions end as usual."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._clients.close)
 
     async def describe_cluster(
         self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -239,7 +242,9 @@ class KafkaBrokers(ClusterConnector):
         self, connection: Connection, timeout_s: float, what: str, question: Callable[[ClusterClient], T]
     ) -> T:
         resolved, attempt = await self._begin(connection, timeout_s)
-        return await self._bounded(attempt, partial(cluster_client.ask, resolved, attempt, what, question))
+        return await self._bounded(
+            attempt, partial(cluster_client.ask, resolved, attempt, what, question, self._clients)
+        )
 
     async def _bounded(self, attempt: ConnectionAttempt, question: Callable[[], T]) -> T:
         """Return the answer to a blocking question."""

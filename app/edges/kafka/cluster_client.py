@@ -24,6 +24,7 @@ from app.core.clusters.partition import Partition
 from app.core.clusters.topic import SETTINGS, ActiveProducer, DescribedPartition, ListedTopic, TopicDescription
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.group_client import GroupClient
+from app.edges.kafka.kept_clients import KeptClients
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
 from app.edges.kafka.transactions.asking import error_in, error_of_answer
@@ -49,14 +50,25 @@ _LOG_DIRS_VERSION = 3
 """It names a refusal; answers of earlier versions are empty then."""
 
 
-def ask(resolved: Settings, attempt: ConnectionAttempt, what: str, question: Callable[[ClusterClient], T]) -> T:
-    """Return the answer of a client made for this question, with retries while brokers are not ready. Blocks.
+def ask(
+    resolved: Settings,
+    attempt: ConnectionAttempt,
+    what: str,
+    question: Callable[[ClusterClient], T],
+    clients: KeptClients[ClusterClient] | None = None,
+) -> T:
+    """Return the answer to a question, with retries while brokers are not ready. Blocks.
+
+    clients: those to use again; None: a client for this question only.
 
     Raises BrokerUnreachableError, UnavailableError with the refusal, and the question's own Fenceline errors.
     """
     while True:
         try:
-            with ClusterClient(resolved, attempt) as client, reading_answers():
+            with (
+                ClusterClient(resolved, attempt) if clients is None else clients.client(resolved, attempt) as client,
+                reading_answers(),
+            ):
                 return question(client)
         except errors.KafkaError as error:
             if not is_transient(error) or attempt.left_s <= _RETRY_S:

@@ -49,6 +49,8 @@ _SHARE_OF_BOOTSTRAP = 0.7
 # The same time for all advertised addresses together: another broker of the cluster has answered already.
 _CONTACT_S = 3.0
 _ONE_BROKER_S = 1.0
+# A new client needs the rest, to find another broker or the reason.
+_SHARE_OF_RESUMING = 0.3
 # With less time than this left, nothing is retried.
 _AGAIN_S = 0.1
 # The exceptions of code that reads a malformed answer.
@@ -106,6 +108,41 @@ class RawClient:
             self._client.close()
             raise
 
+    def resume(self, attempt: ConnectionAttempt) -> bool:
+        """Begin another question, with new metadata and without what the last question learned.
+
+        Return False if no broker answers at once: a new client finds the reason.
+        """
+        self._attempt = attempt
+        self._reached = None
+        try:
+            self._manager.run(self._forget)
+            answer = self._manager.run(self._one_reached, min(_ONE_BROKER_S, attempt.left_s * _SHARE_OF_RESUMING))
+            if answer is None:
+                return False
+            self._manager.run(self._manager.cluster.update_metadata, answer)
+            self._refuse_addresses()
+        except Exception:  # noqa: BLE001 - also the end of the library's thread, whatever has ended it
+            return False
+        return True
+
+    async def _forget(self) -> None:
+        """Do what a new client does: time limits of this question, no known failure, no known coordinator."""
+        left_ms = max(1, int(self.left_ms))
+        self._manager.config["request_timeout_ms"] = left_ms
+        for connection in self._manager._conns.values():  # noqa: SLF001 - as `_manager`
+            # It computes its limit once, from its own copy of the settings.
+            connection._timeout_secs = left_ms / 1000  # noqa: SLF001
+        self._manager.cluster._coordinators.clear()  # noqa: SLF001
+        self._manager.failures.clear()
+        self._manager.last_failure = None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether each broker that was asked has answered, so that another question may use the connections."""
+        connections = list(self._manager._conns.values())  # noqa: SLF001 - as `_manager`
+        return not self._manager.failures and all(one.connected and not one.in_flight_requests for one in connections)
+
     def _refuse_addresses(self) -> None:
         """Raise NotAllowedError if a broker advertises an address that the administrator does not allow."""
         for address in self._advertised().values():
@@ -117,26 +154,27 @@ class RawClient:
 
         Raises UnreachedBrokersError with the reasons if none of them is reached.
         """
-        if not self._manager.run(self._one_reached, within_s):
+        if self._manager.run(self._one_reached, within_s) is None:
             why = self._why_not_reached()
             raise UnreachedBrokersError(why or "none of its brokers does at its advertised address")
 
-    async def _one_reached(self, within_s: float) -> bool:
+    async def _one_reached(self, within_s: float) -> Any:
+        """Return its metadata; None if none answers."""
         until = time.monotonic() + within_s
         while True:
             for broker_id in self._advertised():
                 left_s = until - time.monotonic()
                 if left_s <= 0:
-                    return False
+                    return None
                 try:
                     # A listener that expects SASL accepts any connection, and ends it at a request.
                     question = self._manager.cluster.metadata_request()
                     answer = self._manager.send(question, broker_id, request_timeout_ms=left_s * 1000)
-                    await self._manager.wait_for(answer, min(left_s, _ONE_BROKER_S) * 1000)
+                    found = await self._manager.wait_for(answer, min(left_s, _ONE_BROKER_S) * 1000)
                 except errors.KafkaError:
                     continue
                 self._reached = broker_id
-                return True
+                return found
             await self._manager._net.sleep(_AGAIN_S)  # noqa: SLF001 - the library's own loop
 
     def _why_not_reached(self) -> str | None:
@@ -168,7 +206,10 @@ class RawClient:
             if why is not None:
                 raise UnreachedBrokersError(why) from error
         finally:
-            self._client.close()
+            self.close()
+
+    def close(self) -> None:
+        self._client.close()
 
     def send(self, request: Any, broker_id: int) -> Any:
         """Return the answer of this broker. Raises a KafkaError of the library's."""
