@@ -6,8 +6,6 @@ import base64
 
 import msgspec
 
-from app.core.journals.record_batch import BatchRecord
-
 MAX_CONTENT_BYTES = 4_096
 
 
@@ -23,29 +21,6 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 class RecordHeader(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     value: Content | None
-
-
-class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One record. None stands for null, and for values that were not requested."""
-
-    offset: int
-    timestamp_ms: int
-    key: Content | None = None
-    value: Content | None = None
-    headers: tuple[RecordHeader, ...] = ()
-
-
-def log_record(record: BatchRecord, *, keys: bool, values: bool) -> LogRecord:
-    """Headers belong to the value: they are included with it."""
-    return LogRecord(
-        offset=record.offset,
-        timestamp_ms=record.timestamp_ms,
-        key=content(record.key) if keys else None,
-        value=content(record.value) if values else None,
-        headers=tuple(RecordHeader(name=name, value=content(value)) for name, value in record.headers)
-        if values
-        else (),
-    )
 
 
 def bytes_of(found: Content | None) -> bytes | None:

@@ -14,9 +14,17 @@ from enum import StrEnum
 import msgspec
 
 from app.core.journals.compression import codec_name
-from app.core.journals.log_content import LogRecord, log_record
+from app.core.journals.log_content import Content, RecordHeader, content
 from app.core.journals.log_look import LogLook
-from app.core.journals.record_batch import Marker, MarkerType, RecordBatch, UnreadableBatch, read_marker, read_records
+from app.core.journals.record_batch import (
+    BatchRecord,
+    Marker,
+    MarkerType,
+    RecordBatch,
+    UnreadableBatch,
+    read_marker,
+    read_records,
+)
 from app.core.journals.wire_message import Undecodable
 
 
@@ -33,6 +41,16 @@ class EntryState(StrEnum):
     UNKNOWN = "unknown"
     MARKER = "marker"
     UNREADABLE = "unreadable"
+
+
+class LogRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One record. None stands for null, and for values that were not requested."""
+
+    offset: int
+    timestamp_ms: int
+    key: Content | None = None
+    value: Content | None = None
+    headers: tuple[RecordHeader, ...] = ()
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,4 +290,17 @@ def _with_records(batch: RecordBatch | UnreadableBatch, entry: LogEntry, *, keys
         return msgspec.structs.replace(entry, note=_joined(entry.note, records.reason))
     return msgspec.structs.replace(
         entry, records=tuple(log_record(record, keys=keys, values=values) for record in records)
+    )
+
+
+def log_record(record: BatchRecord, *, keys: bool, values: bool) -> LogRecord:
+    """Headers belong to the value: they are included with it."""
+    return LogRecord(
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+        key=content(record.key) if keys else None,
+        value=content(record.value) if values else None,
+        headers=tuple(RecordHeader(name=name, value=content(value)) for name, value in record.headers)
+        if values
+        else (),
     )

@@ -139,7 +139,7 @@ class RawClient:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether each broker that was asked has answered, so that another question may use the connections."""
+        """True if each broker that was asked has answered: another question may use the connections."""
         connections = list(self._manager._conns.values())  # noqa: SLF001 - as `_manager`
         return not self._manager.failures and all(one.connected and not one.in_flight_requests for one in connections)
 

@@ -19,7 +19,7 @@ class RecordHeader:
     pass
 
 
-@shows(content.LogRecord, optional=True)
+@shows(entries.LogRecord, optional=True)
 class LogRecord:
     """One record; null stands for null, and for fields that were not requested."""
 

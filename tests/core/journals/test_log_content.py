@@ -7,7 +7,8 @@ import base64
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core.journals.log_content import Content, content, log_record
+from app.core.journals.log_content import Content, content
+from app.core.journals.log_entries import log_record
 from app.core.journals.record_batch import BatchRecord
 
 

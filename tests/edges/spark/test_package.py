@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,44 @@ def test_an_init_file_of_app_in_it_has_no_code() -> None:
     with_code = [name for name in inits if ast.parse(_without_docstring((root / name).read_text("utf-8"))).body]
     assert inits
     assert with_code == []
+
+
+def test_an_executor_imports_only_libraries_of_the_workers_lock() -> None:
+    """Imports inside functions may need more: the driver's and the server's own use them."""
+    root = package.source_root()
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", (root / "requirements/worker.lock").read_text(), re.MULTILINE))
+    distributions = packages_distributions()
+    known = {"app", "workers", *sys.stdlib_module_names, "compression"}
+    missing = {
+        (name, module)
+        for name in package.source_names(root)
+        if not name.startswith("workers/spark/")
+        for module in _imported_at_once((root / name).read_text("utf-8"))
+        if module not in known
+        and not locked & {re.sub("[-_.]+", "-", one).lower() for one in distributions.get(module, ())}
+    }
+    assert missing == set()
+
+
+def _imported_at_once(source: str) -> set[str]:
+    """Return the top-level packages that a module imports when it is imported itself."""
+    found: set[str] = set()
+    waiting: list[ast.stmt] = list(ast.parse(source).body)
+    while waiting:
+        match waiting.pop():
+            case ast.Import(names=names):
+                found |= {one.name.split(".")[0] for one in names}
+            case ast.ImportFrom(module=str(module)):
+                found.add(module.split(".")[0])
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=other):
+                waiting += other
+            case ast.If(body=body, orelse=other):
+                waiting += [*body, *other]
+            case ast.Try(body=body, orelse=other, finalbody=last, handlers=handlers):
+                waiting += [*body, *other, *last, *(one for handler in handlers for one in handler.body)]
+            case _:
+                pass
+    return found
 
 
 def _without_docstring(source: str) -> str:

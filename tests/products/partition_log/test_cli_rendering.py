@@ -7,7 +7,8 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from app.core.journals.log_content import Content, LogRecord
+from app.core.journals.log_content import Content
+from app.core.journals.log_entries import LogRecord
 from app.edges.cli import build
 from app.kit.cli.errors import CommandError, ExitCode
 from app.products.partition_log import cli as log

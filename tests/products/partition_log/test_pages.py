@@ -15,8 +15,8 @@ import pytest
 
 from app.core.clusters.brokers import Brokers, TransactionalIds
 from app.core.clusters.partition import Partition
-from app.core.journals.log_content import Content, LogRecord
-from app.core.journals.log_entries import EntryState
+from app.core.journals.log_content import Content
+from app.core.journals.log_entries import EntryState, LogRecord
 from app.core.journals.log_look import LogLook
 from app.core.journals.record_batch import MarkerType
 from app.core.wiring import Wiring
