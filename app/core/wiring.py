@@ -16,6 +16,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.core.access import signed_in
+from app.core.access.service.known_tokens import KnownRunTokens
 from app.core.allow_lists.options import AllowedOptions
 from app.core.blocked.brokers import TransactionBrokers
 from app.core.clusters.brokers import Brokers
@@ -39,6 +40,7 @@ class Wiring(WebWiring):
     products: the records of all products.
     gone: takes what a current driver reports of its own attempts.
     dropped_fields: what was not taken of workers' messages.
+    run_tokens: those that workers sent lately.
     java_home: the Java of drivers; None: this server found none.
     dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
     dead_members: the same of their members.
@@ -56,6 +58,7 @@ class Wiring(WebWiring):
     held_back: HeldBack = field(default_factory=HeldBack)
     partition_counts: PartitionCounts = field(default_factory=PartitionCounts)
     dropped_fields: DroppedFields = field(default_factory=DroppedFields)
+    run_tokens: KnownRunTokens = field(default_factory=KnownRunTokens)
     java_home: Path | None = None
 
     @property

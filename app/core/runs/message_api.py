@@ -44,10 +44,13 @@ async def bounded_unit(wiring: Wiring) -> AsyncGenerator[UnitOfWork]:
 
 async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
     """Return the scope of the run token. Raises UnauthenticatedError."""
-    secret = secret_of(request)
-    if secret:
+
+    async def find(secret: str) -> RunTokenScope | None:
         async with bounded_unit(wiring) as uow:
-            scope = await tokens.authenticate_run_token(uow, secret)
+            return await tokens.authenticate_run_token(uow, secret)
+
+    if secret := secret_of(request):
+        scope = await wiring.run_tokens.scope_of(secret, find)
         if scope is not None:
             authenticated(request)
             return scope

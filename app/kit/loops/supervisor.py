@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 LONGEST_BACK_OFF_S = 30.0
 IDLE_S = 5.0
 """The longest pause of a loop without work, and the delay of its work when a notice was lost."""
+TURN_EVERY_S = 2.0
+"""The longest time in which glances replace the turns of a loop."""
 
 
 class Loop(Protocol):
@@ -63,6 +66,18 @@ class IdleLoop(Protocol):
 
     @property
     def wakes(self) -> frozenset[str]: ...
+
+
+@runtime_checkable
+class GlancingLoop(IdleLoop, Protocol):
+    """A loop whose turns read tables that change only with one of its notices.
+
+    A turn still comes every TURN_EVERY_S: a notice can be lost, and time can pass a limit.
+    """
+
+    async def glance(self) -> bool:
+        """Return whether no turn is needed now if no notice came since the last turn. Reads no tables."""
+        ...
 
 
 class LoopState(StrEnum):
@@ -127,12 +142,16 @@ class Supervisor:
         self._note(loop, state=LoopState.WAITING)
         async with self._locks.hold(loop.name) as lock, self._woken(loop) as woken:
             loop.interrupted()
+            is_due = True
+            turn_at = time.monotonic()
             while await lock.is_held():
-                await loop.turn()
+                if is_due or time.monotonic() - turn_at >= TURN_EVERY_S or not await _needs_no_turn(loop):
+                    turn_at = time.monotonic()
+                    await loop.turn()
                 self._note(loop, state=LoopState.RUNNING, failures_in_a_row=0, last_error=None)
                 await asyncio.sleep(loop.period_s)
-                if woken is not None and isinstance(loop, IdleLoop) and loop.is_idle:
-                    await woken.wait(timeout_s=IDLE_S)
+                if woken is not None and isinstance(loop, IdleLoop):
+                    is_due = await woken.wait(timeout_s=IDLE_S if loop.is_idle else 0) or loop.is_idle
 
     @asynccontextmanager
     async def _woken(self, loop: Loop) -> AsyncGenerator[Subscription | None]:
@@ -151,3 +170,7 @@ class Supervisor:
     def _note(self, loop: Loop, *, state: LoopState, **changes: object) -> None:
         health = self._health[loop.name]
         self._health[loop.name] = msgspec.structs.replace(health, state=state, **changes)
+
+
+async def _needs_no_turn(loop: Loop) -> bool:
+    return isinstance(loop, GlancingLoop) and await loop.glance()

@@ -116,6 +116,32 @@ _LIVES = {"reset": Verb.RESET_OFFSETS, "unrecorded": ProcessingGuarantee.AT_LEAS
 """The commands and guarantees that begin another life."""
 
 
+def _add(table: sa.Table, key: Sequence[str], kept: Sequence[str], *, newer_by: str) -> sa.Insert:
+    """Return the statement that adds rows, or replaces the `kept` columns of older ones. It is sent each second."""
+    statement = postgresql.insert(table)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=key, set_={name: new[name] for name in kept}, where=table.c[newer_by] < new[newer_by]
+    )
+
+
+_ADD_TELLER = _add(
+    offset_tellers,
+    _ATTEMPT,
+    ("sequence", "transactional_id", "inits", "is_over", "complete_at", "reported_at"),
+    newer_by="sequence",
+)
+_ADD_TELLINGS = _add(
+    offset_tellings, (*_ATTEMPT, "topic", "partition"), ("sequence", "recorded", "is_open"), newer_by="sequence"
+)
+_ADD_EVENTS = _add(
+    offset_events,
+    (*_ATTEMPT, "topic", "partition", "index"),
+    ("checkpoints", "event", "last_at"),
+    newer_by="checkpoints",
+)
+
+
 class OffsetLogStore(DatabaseStore):
     """Rows by attempt and partition. The copy of an event with the most checkpoints is kept."""
 
@@ -137,15 +163,7 @@ class OffsetLogStore(DatabaseStore):
             }
             for one in told
         ]
-        statement = postgresql.insert(offset_tellings).values(rows)
-        new = statement.excluded
-        await self._db.execute(
-            statement.on_conflict_do_update(
-                index_elements=[*_ATTEMPT, "topic", "partition"],
-                set_={"sequence": new.sequence, "recorded": new.recorded, "is_open": new.is_open},
-                where=offset_tellings.c.sequence < new.sequence,
-            )
-        )
+        await self._db.execute(_ADD_TELLINGS, rows)
         events = [
             {
                 **key,
@@ -160,40 +178,23 @@ class OffsetLogStore(DatabaseStore):
             for one in told
             for event in sorted(one.events, key=lambda event: event.index)
         ]
-        if not events:
-            return
-        statement = postgresql.insert(offset_events).values(events)
-        new = statement.excluded
-        await self._db.execute(
-            statement.on_conflict_do_update(
-                index_elements=[*_ATTEMPT, "topic", "partition", "index"],
-                set_={"checkpoints": new.checkpoints, "event": new.event, "last_at": new.last_at},
-                where=offset_events.c.checkpoints < new.checkpoints,
-            )
-        )
+        if events:
+            await self._db.execute(_ADD_EVENTS, events)
 
     async def _add_teller(
         self, attempt: TaskReport, offsets: OffsetReport, key: Mapping[str, object], *, now: datetime
     ) -> None:
-        statement = postgresql.insert(offset_tellers).values(
+        row = {
             **key,
-            sequence=attempt.sequence,
-            host=attempt.host,
-            transactional_id=attempt.transactional_id,
-            inits=[list(init) for init in offsets.inits],
-            is_over=offsets.is_over,
-            complete_at=None if offsets.heard_ms is None else min(moment_of_ms(offsets.heard_ms), now),
-            reported_at=now,
-        )
-        new = statement.excluded
-        kept = ("sequence", "transactional_id", "inits", "is_over", "complete_at", "reported_at")
-        await self._db.execute(
-            statement.on_conflict_do_update(
-                index_elements=list(_ATTEMPT),
-                set_={name: new[name] for name in kept},
-                where=offset_tellers.c.sequence < new.sequence,
-            )
-        )
+            "sequence": attempt.sequence,
+            "host": attempt.host,
+            "transactional_id": attempt.transactional_id,
+            "inits": [list(init) for init in offsets.inits],
+            "is_over": offsets.is_over,
+            "complete_at": None if offsets.heard_ms is None else min(moment_of_ms(offsets.heard_ms), now),
+            "reported_at": now,
+        }
+        await self._db.execute(_ADD_TELLER, row)
 
     async def heard(
         self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None

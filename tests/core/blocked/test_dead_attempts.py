@@ -173,3 +173,27 @@ async def test_report_is_dropped_after_the_longest_transaction_timeout(scene: Sc
     scene.hear()
     await scene.turns(0, LOOKED_AFTER_FOR.total_seconds())
     assert len(scene.asked) == 1
+
+
+async def test_a_glance_sees_the_end_of_a_known_process_and_asks_for_a_turn(scene: Scene) -> None:
+    await scene.turns(0)
+    assert await scene.loop.glance()
+    scene.ended = [PROCESS]
+    assert not await scene.loop.glance()
+    await scene.turns(0)
+    assert len(scene.asked) == 1
+    assert await scene.loop.glance()
+
+
+async def test_a_glance_asks_for_a_turn_when_a_report_or_a_repetition_is_due(scene: Scene) -> None:
+    scene.answers = [DeadEnd.UNANSWERED, DeadEnd.ENDED]
+    await scene.turns(0)
+    scene.hear()
+    assert not await scene.loop.glance()
+    await scene.turns(0)
+    assert await scene.loop.glance(), "its next try is later"
+    scene.now += timedelta(minutes=1)
+    assert not await scene.loop.glance()
+    await scene.turns(0)
+    assert await scene.loop.glance()
+    assert len(scene.asked) == 2

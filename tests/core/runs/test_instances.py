@@ -12,9 +12,10 @@ from app.core.runs.instance import InstanceState
 from app.core.runs.run import DesiredRunState
 from app.core.runs.service import instances, specifications
 from app.core.runs.store.runs import RunStore
+from app.core.runs.task import TaskState
 from app.kit.db.unit_of_work import UnitOfWork
 from app.kit.errors import ConflictError, IllegalTransitionError
-from tests.support.control_plane import ControlPlane, driver_heartbeat
+from tests.support.control_plane import ControlPlane, driver_heartbeat, task_heartbeat
 
 
 async def test_a_claim_of_the_current_lease_is_granted_and_kept(plane: ControlPlane) -> None:
@@ -166,22 +167,37 @@ async def test_an_ended_lease_gets_no_specification(plane: ControlPlane) -> None
             )
 
 
-async def test_a_driver_that_reports_the_same_again_wakes_nobody(
-    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its heartbeats come each second for months; a notice wakes loops and refreshes pages."""
-    told: list[str] = []
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nouns of all notices."""
+    nouns: list[str] = []
     notify = UnitOfWork.notify
 
     def noted(self: UnitOfWork, noun: str, name: str) -> None:
-        told.append(noun)
+        nouns.append(noun)
         notify(self, noun, name)
 
-    run = await plane.running()
     monkeypatch.setattr(UnitOfWork, "notify", noted)
+    return nouns
+
+
+async def test_a_driver_that_reports_the_same_again_wakes_nobody(plane: ControlPlane, told: list[str]) -> None:
+    """Its heartbeats come each second for months; a notice wakes loops and refreshes pages."""
+    run = await plane.running()
     wakes: list[bool] = []
     for more in ({}, {}, {"tasks_waiting": 1}, {"tasks_waiting": 1}, {"executors": 7}):
         told.clear()
         await plane.drive(driver_heartbeat(run.id, **more))
         wakes.append(bool(told))
     assert wakes == [True, False, True, False, True]
+
+
+async def test_a_task_that_only_reports_new_rates_wakes_pages_and_no_loop(plane: ControlPlane, told: list[str]) -> None:
+    run = await plane.running()
+    woken: list[set[str]] = []
+    for sequence, state in enumerate((TaskState.RUNNING, TaskState.RUNNING, TaskState.PAUSED, TaskState.RUNNING), 1):
+        told.clear()
+        plane.pass_time(1)
+        await plane.beat(task_heartbeat(run.id, sequence=sequence, state=state))
+        woken.append(set(told) & {"run", "pipeline"})
+    assert woken == [{"run", "pipeline"}, {"pipeline"}, {"run", "pipeline"}, {"run", "pipeline"}]

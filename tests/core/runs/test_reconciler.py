@@ -303,3 +303,52 @@ async def test_one_run_that_cannot_be_reconciled_does_not_stop_the_others(
     monkeypatch.setattr(reconciler, "_reconcile", fail_the_first)
     await reconciler.turn()
     assert [one.pipeline for one in spark.submitted] == ["b"]
+
+
+async def test_a_glance_needs_no_turn_while_every_instance_runs_as_before(
+    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
+) -> None:
+    assert not await reconciler.glance(), "nothing was read yet"
+    run = await plane.running(instances=2)
+    await reconciler.turn()
+    before = len(spark.observed)
+    assert await reconciler.glance()
+    assert len(spark.observed) == before + 2
+    spark.seen[1] = GONE
+    assert not await reconciler.glance()
+    await reconciler.turn()
+    assert not await reconciler.glance(), "it has acted"
+    assert (await plane.get_run(run.id)).instances[1].missing_since is not None
+
+
+@pytest.mark.parametrize("state", [S.SUBMITTING, S.PAUSED, S.DRAINING, S.UNREACHABLE, S.FAILED])
+async def test_a_glance_never_replaces_a_turn_while_an_instance_does_not_run(
+    plane: ControlPlane, reconciler: Reconciler, state: InstanceState
+) -> None:
+    """Its next step may be due by time alone."""
+    await plane.pipeline(instances=2)
+    run = await plane.run()
+    for ordinal in (0, 1):
+        await plane.submit(run.id, ordinal)
+    await plane.claim(run.id, 0)
+    await plane.move(run.id, 0, S.RUNNING)
+    if state is not S.SUBMITTING:
+        await plane.claim(run.id, 1)
+        await plane.move(run.id, 1, S.RUNNING)
+        await plane.move(run.id, 1, state)
+    await reconciler.turn()
+    assert not await reconciler.glance()
+
+
+async def test_a_glance_never_replaces_a_turn_before_the_first_lease(
+    plane: ControlPlane, reconciler: Reconciler
+) -> None:
+    await settle(plane, reconciler)
+    await plane.pipeline()
+    await plane.run()
+    async with plane.uow() as uow:
+        await uow.connection.execute(sa.text("DELETE FROM instances"))
+        await uow.commit()
+    plane.pass_time(-60)
+    await reconciler.turn()
+    assert not await reconciler.glance()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -110,6 +112,39 @@ async def test_postgres_goes_and_comes_back_and_the_sentence_says_which_and_how_
                 assert (await uow.of(PipelineStore).get("flights")).current_revision == 1
         finally:
             await database.close()
+
+
+@pytest.mark.slow
+async def test_idle_connections_that_a_restart_has_broken_are_replaced_before_their_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with EmbeddedPostgres.start() as postgres:
+        database = Database(postgres.url)
+        try:
+            for idle_s, expected in ((3600.0, [False, True, True]), (0.0, [True, True, True])):
+                monkeypatch.setattr("app.edges.db.database._IDLE_S", idle_s)
+                await asyncio.gather(*(database.ping() for _ in range(5)))
+                postgres.restart()
+                found = [await answers(database) for _ in expected]
+                # Without the test a broken connection costs its first user an error, and the pool replaces all.
+                assert found == expected
+        finally:
+            await database.close()
+
+
+async def test_a_connection_in_use_is_not_tested_each_time(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    tests: list[object] = []
+    dialect = database.engine.sync_engine.dialect
+    do_ping = dialect.do_ping
+
+    def counted(connection: Any) -> bool:
+        tests.append(connection)
+        return do_ping(connection)
+
+    monkeypatch.setattr(dialect, "do_ping", counted)
+    for _ in range(20):
+        await database.ping()
+    assert len(tests) <= 1
 
 
 async def test_a_database_without_the_schema_says_what_it_lacks(make_database: MakeDatabase) -> None:

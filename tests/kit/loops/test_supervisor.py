@@ -10,6 +10,7 @@ import pytest
 
 from app.edges.db.changes import ChangeFeed
 from app.kit.errors import UnavailableError
+from app.kit.loops import supervisor as supervisor_module
 from app.kit.loops.supervisor import LoopHealth, LoopState, Supervisor
 from tests.support.waiting import wait_for_async
 
@@ -212,3 +213,61 @@ async def test_without_a_feed_a_loop_without_work_turns_as_the_others() -> None:
     loop = Idle()
     async with supervised(loop):
         await wait_for_turns(loop, 5)
+
+
+class Glancing(Idle):
+    """Has work all the time, which changes with its notices only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_idle = False
+        self.glances = 0
+        self.sees_work = False
+
+    async def glance(self) -> bool:
+        self.glances += 1
+        return not self.sees_work
+
+
+@asynccontextmanager
+async def glancing(feed: ChangeFeed | None) -> AsyncGenerator[Glancing]:
+    loop = Glancing()
+    running = asyncio.create_task(Supervisor([loop], locks=OneLock(), changes=feed).run())
+    try:
+        await wait_for_turns(loop, 1)
+        yield loop
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_loop_that_sees_no_work_glances_until_a_notice() -> None:
+    feed = ChangeFeed("postgresql://nobody@127.0.0.1:1/none")
+    async with glancing(feed) as loop:
+        assert await is_resting(loop)
+        assert loop.glances > 1
+        feed.announce("pipeline:p")
+        assert await is_resting(loop)
+        feed.announce("drill:d")
+        await wait_for_turns(loop, 1)
+        assert await is_resting(loop), "one notice is one turn"
+
+
+async def test_a_loop_whose_glance_sees_work_turns_at_once() -> None:
+    async with glancing(ChangeFeed("postgresql://nobody@127.0.0.1:1/none")) as loop:
+        loop.sees_work = True
+        await wait_for_turns(loop, 5)
+
+
+async def test_a_glancing_loop_turns_without_a_notice_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "TURN_EVERY_S", 0.1)
+    async with glancing(ChangeFeed("postgresql://nobody@127.0.0.1:1/none")) as loop:
+        turns, glances = loop.turns, loop.glances
+        await wait_for_turns(loop, 3)
+        assert loop.glances - glances > loop.turns - turns
+
+
+async def test_without_a_feed_every_turn_of_a_glancing_loop_is_whole() -> None:
+    async with glancing(None) as loop:
+        await wait_for_turns(loop, 5)
+        assert loop.glances == 0

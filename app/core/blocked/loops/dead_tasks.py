@@ -96,6 +96,9 @@ class DeadTasks:
         self._again: dict[Lease, tuple[int, datetime]] = {}
         self._done: dict[Lease, datetime] = {}
         self._heard: dict[_Attempt, _Heard] = {}
+        # As the newest turn read them.
+        self._ended_leases: frozenset[Lease] = frozenset()
+        self._reported: tuple[ReportedProcess, ...] = ()
         self._counts: Counter[tuple[str, str]] = Counter()
         self._member_counts: Counter[tuple[str, str]] = Counter()
         self._few = asyncio.Semaphore(AT_ONCE)
@@ -127,17 +130,26 @@ class DeadTasks:
     def interrupted(self) -> None:
         """Nothing to undo: finished ends are kept, and the rest is read or reported again."""
 
+    async def glance(self) -> bool:
+        """Check the known processes, and whether a further try is due."""
+        now = self._clock.now()
+        self._notice(await self._launcher.ended_tasks(self._reported), now)
+        return not self._told(now) and not any(
+            lease not in self._done and self._is_due(lease, now) for lease in self._ended_leases
+        )
+
     async def turn(self) -> None:
         now = self._clock.now()
         async with self._unit_of_work() as uow:
             ended = {_lease(one): one for one in await uow.of(InstanceStore).ended_since(now - LOOKED_AFTER_FOR)}
             reported = await uow.of(TaskStore).processes_on(self._host)
+        self._ended_leases, self._reported = frozenset(ended), tuple(reported)
         self._notice(await self._launcher.ended_tasks(reported), now)
         self.is_idle = not (ended or reported or self._heard)
         self._done = {lease: at for lease, at in self._done.items() if lease in ended}
         self._again = {lease: when for lease, when in self._again.items() if lease in ended}
         self._forget(now)
-        told = [at for at, heard in self._heard.items() if not heard.is_done and now >= heard.due]
+        told = self._told(now)
         due = [one for lease, one in ended.items() if lease not in self._done and self._is_due(lease, now)]
         looks = [*(self._look_after(one) for one in due), *(self._look_after_attempt(at) for at in told)]
         for outcome in await asyncio.gather(*looks, return_exceptions=True):
@@ -148,6 +160,9 @@ class DeadTasks:
     def _forget(self, now: datetime) -> None:
         """Also called by `hear`: another server of this host may have the loop's lock."""
         self._heard = {at: heard for at, heard in self._heard.items() if now - heard.since < LOOKED_AFTER_FOR}
+
+    def _told(self, now: datetime) -> list[_Attempt]:
+        return [at for at, heard in self._heard.items() if not heard.is_done and now >= heard.due]
 
     def _is_due(self, lease: Lease, now: datetime) -> bool:
         return lease not in self._again or now >= self._again[lease][1]

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _CONNECT_WITHIN_S = 5.0
 _LOOK_S = 0.25
 # Changes in between are published together.
-_PUBLISH_EVERY_S = 0.02
+_PUBLISH_EVERY_S = 0.05
 _ABSENT_AGAIN_S = 1.0
 _REFUSED_AGAIN_S = 10.0
 # The journal of groups is usually read by then: a request for all groups is expensive and would be useless.

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from app.core.access.store.identity import IdentityStore
 from app.core.pipelines.pipeline import PipelineDefinition
@@ -31,7 +32,7 @@ from app.core.runs.reconciliation.actions import (
 )
 from app.core.runs.reconciliation.decision import decide
 from app.core.runs.reconciliation.view import Timing, View
-from app.core.runs.run import Run
+from app.core.runs.run import DesiredRunState, Run
 from app.core.runs.service import heartbeats, instances, runs, specifications
 from app.core.runs.task import OutcomeKind
 from app.core.wire.heartbeat import ReportedOutcome
@@ -41,6 +42,12 @@ from app.kit.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.kit.errors import ConflictError, FencelineError, IllegalTransitionError, NotFoundError, UnavailableError
 
 log = logging.getLogger(__name__)
+
+
+class _Seen(NamedTuple):
+    instance: Instance
+    definition: PipelineDefinition
+    observation: Observation
 
 
 class Reconciler:
@@ -84,13 +91,23 @@ class Reconciler:
         self._listening_since: datetime | None = None
         self._was_restored = False
         self._definitions: dict[str, dict[int, PipelineDefinition]] = {}
+        # What the newest turn saw of each application; None: a run was not at rest in it.
+        self._seen: list[_Seen] | None = None
 
     def interrupted(self) -> None:
         """Count the time without heartbeats from the next turn: in between no server may have received them."""
         self._listening_since = None
 
+    async def glance(self) -> bool:
+        """Observe the applications again while all runs are at rest."""
+        if self._seen is None:
+            return False
+        again = await asyncio.gather(*(self._launcher.observe(one.instance, one.definition) for one in self._seen))
+        return again == [one.observation for one in self._seen]
+
     async def turn(self) -> None:
         """Check every live run once, and take its next step."""
+        self._seen = None
         async with self._unit_of_work() as uow:
             epoch = await uow.of(IdentityStore).database_epoch()
             live = await runs.list_live_runs(uow)
@@ -100,9 +117,11 @@ class Reconciler:
         self._notice(epoch, self._clock.now())
         self._definitions = {run.id: self._definitions.get(run.id, {}) for run in live}
         bug: Exception | None = None
+        seen: list[_Seen] | None = []
         for run in live:
+            at_rest: list[_Seen] | None = None
             try:
-                await self._reconcile(run)
+                at_rest = await self._reconcile(run)
             except UnavailableError:
                 # The run is not the cause: the supervisor waits until the dependency is back.
                 raise
@@ -115,6 +134,8 @@ class Reconciler:
                 # An error of one run must not keep the others from being checked; it is raised after them.
                 log.exception("run %s of %s cannot be reconciled", run.id, run.pipeline)
                 bug = bug or error
+            seen = None if seen is None or at_rest is None else [*seen, *at_rest]
+        self._seen = seen
         if bug is not None:
             raise bug
 
@@ -151,26 +172,30 @@ class Reconciler:
                     known[number] = (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition
         return {number: known[number] for number in sorted(revisions)}
 
-    async def _reconcile(self, run: Run) -> None:
+    async def _reconcile(self, run: Run) -> list[_Seen] | None:
+        """Return what was seen of its applications if it is at rest: only time or a change can bring an action."""
         definitions = await self._definitions_of(run)
         living = [instance for instance in run.instances if instance.state in MAY_HAVE_APPLICATION]
-        seen = await asyncio.gather(*(self._launcher.observe(i, definitions[i.revision]) for i in living))
-        observations: dict[int, Observation] = {i.ordinal: s for i, s in zip(living, seen, strict=True)}
+        observed = await asyncio.gather(*(self._launcher.observe(i, definitions[i.revision]) for i in living))
+        seen = [_Seen(i, definitions[i.revision], one) for i, one in zip(living, observed, strict=True)]
         now = self._clock.now()
         view = View(
             run=run,
             ordinals=definitions[run.revision].instances,
-            observations=observations,
+            observations={one.instance.ordinal: one.observation for one in seen},
             now=now,
             listening_since=self._listening_since or now,
             may_start=self._may_start(run, now),
             uploads=max(map(_uploads, definitions.values())),
             timing=self._timing,
         )
-        for action in decide(view):
+        actions = decide(view)
+        for action in actions:
             is_repeated = isinstance(action, Kill) and action.reason is None
             log.log(logging.DEBUG if is_repeated else logging.INFO, "run %s of %s: %s", run.id, run.pipeline, action)
             await self._act(run, action)
+        is_whole = len(seen) == len(run.instances) == view.ordinals and run.desired is DesiredRunState.RUN
+        return seen if is_whole and not actions and all(map(_is_running, seen)) else None
 
     async def _act(self, run: Run, action: Action) -> None:
         if isinstance(action, Submit):
@@ -296,6 +321,10 @@ class Reconciler:
 
 def _instance(run: Run, ordinal: int) -> Instance:
     return next(instance for instance in run.instances if instance.ordinal == ordinal)
+
+
+def _is_running(seen: _Seen) -> bool:
+    return seen.instance.state is InstanceState.RUNNING and seen.instance.missing_since is None
 
 
 def _uploads(definition: PipelineDefinition) -> timedelta:

@@ -157,8 +157,10 @@ async def receive_heartbeat(
             group=context.group,
         )
     sampled = await uow.of(SeriesStore).sample(report.run_id, now=now, fresh_for=FRESH_FOR)
-    if sampled or state_changed or events:
+    if state_changed or events:
         uow.notify("run", report.run_id)
+    if sampled or state_changed or events:
+        # New rates refresh pages; loops have nothing to do for them.
         uow.notify("pipeline", context.pipeline)
     is_current = context.lease_is_current and not is_zombie
     answer = HeartbeatAnswer(

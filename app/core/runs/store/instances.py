@@ -34,6 +34,21 @@ _CURRENT = _SELECT.ext(postgresql.distinct_on(instances.c.run_id, instances.c.or
 )
 
 
+_TOUCH = sa.text(
+    """
+    UPDATE instances
+    SET last_heartbeat_at = :now, executors = :executors, tasks_running = :tasks_running,
+        tasks_waiting = :tasks_waiting, tasks_crashing = :tasks_crashing
+    FROM (SELECT executors, tasks_running, tasks_waiting, tasks_crashing FROM instances
+          WHERE run_id = :run_id AND ordinal = :ordinal AND lease = :lease) AS before
+    WHERE run_id = :run_id AND ordinal = :ordinal AND lease = :lease
+    RETURNING (before.executors, before.tasks_running, before.tasks_waiting, before.tasks_crashing)
+        IS DISTINCT FROM (instances.executors, instances.tasks_running, instances.tasks_waiting,
+                          instances.tasks_crashing)
+    """
+).bindparams(sa.bindparam("run_id", type_=sa.Uuid(as_uuid=False)))
+
+
 class InstanceStore(DatabaseStore):
     async def add(self, instance: Instance) -> None:
         """Raises ConflictError while an earlier lease of the ordinal lives, or if the number does not grow."""
@@ -96,22 +111,19 @@ class InstanceStore(DatabaseStore):
         tasks_crashing: int,
     ) -> bool:
         """Write the report of a driver's heartbeat, and return whether it differs; one statement, once a second."""
-        counts = {
-            "executors": executors,
-            "tasks_running": tasks_running,
-            "tasks_waiting": tasks_waiting,
-            "tasks_crashing": tasks_crashing,
-        }
-        columns = (instances.c.lease, *(instances.c[name] for name in counts))
-        before = sa.select(*columns).where(_is(run_id, ordinal, lease)).subquery()
-        differs = sa.or_(*(before.c[name].is_distinct_from(value) for name, value in counts.items()))
-        statement = (
-            sa.update(instances)
-            .where(_is(run_id, ordinal, lease), instances.c.lease == before.c.lease)
-            .values(last_heartbeat_at=now, **counts)
-            .returning(differs)
+        row = await self._db.row(
+            _TOUCH,
+            {
+                "run_id": run_id,
+                "ordinal": ordinal,
+                "lease": lease,
+                "now": now,
+                "executors": executors,
+                "tasks_running": tasks_running,
+                "tasks_waiting": tasks_waiting,
+                "tasks_crashing": tasks_crashing,
+            },
         )
-        row = await self._db.row(statement)
         return row is not None and bool(row[0])
 
 

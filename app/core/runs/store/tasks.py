@@ -49,6 +49,25 @@ _TOTALS = sa.select(
 ).group_by(_COUNTED.c.run_id)
 
 
+def _record() -> sa.Insert:
+    """Return the statement of each heartbeat. To make it takes longer than to send it."""
+    statement = postgresql.insert(task_attempts)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=["run_id", "ordinal", "task", "lease", "attempt"],
+        set_={
+            **{name: new[name] for name in ("sequence", "state", "state_since", "received_at", "report", "rates")},
+            "zombie_heartbeats": _T.zombie_heartbeats + new.zombie_heartbeats,
+            "zombie_first_seen_at": sa.func.coalesce(_T.zombie_first_seen_at, new.zombie_first_seen_at),
+            "zombie_last_seen_at": sa.func.coalesce(new.zombie_last_seen_at, _T.zombie_last_seen_at),
+        },
+        where=_T.sequence < new.sequence,
+    ).returning(_T.attempt)
+
+
+_RECORD = _record()
+
+
 class TaskStore(DatabaseStore):
     """One row an attempt: a lower attempt writes its own and cannot overwrite another; the highest is the task."""
 
@@ -68,39 +87,24 @@ class TaskStore(DatabaseStore):
         """
         last = status.last
         seen_at = status.received_at if is_zombie else None
-        statement = postgresql.insert(task_attempts).values(
-            run_id=last.run_id,
-            ordinal=last.ordinal,
-            task=last.task,
-            lease=last.lease,
-            attempt=last.attempt,
-            sequence=last.sequence,
-            state=last.state,
-            state_since=status.state_since,
-            received_at=status.received_at,
-            report=msgspec.to_builtins(last),
-            rates=msgspec.to_builtins(status.rates),
-            zombie_heartbeats=int(is_zombie),
-            zombie_first_seen_at=seen_at,
-            zombie_last_seen_at=seen_at,
-        )
-        new = statement.excluded
         written = await self._db.row(
-            statement.on_conflict_do_update(
-                index_elements=["run_id", "ordinal", "task", "lease", "attempt"],
-                set_={
-                    "sequence": new.sequence,
-                    "state": new.state,
-                    "state_since": new.state_since,
-                    "received_at": new.received_at,
-                    "report": new.report,
-                    "rates": new.rates,
-                    "zombie_heartbeats": _T.zombie_heartbeats + new.zombie_heartbeats,
-                    "zombie_first_seen_at": sa.func.coalesce(_T.zombie_first_seen_at, new.zombie_first_seen_at),
-                    "zombie_last_seen_at": sa.func.coalesce(new.zombie_last_seen_at, _T.zombie_last_seen_at),
-                },
-                where=_T.sequence < new.sequence,
-            ).returning(_T.attempt)
+            _RECORD,
+            {
+                "run_id": last.run_id,
+                "ordinal": last.ordinal,
+                "task": last.task,
+                "lease": last.lease,
+                "attempt": last.attempt,
+                "sequence": last.sequence,
+                "state": last.state,
+                "state_since": status.state_since,
+                "received_at": status.received_at,
+                "report": msgspec.to_builtins(last),
+                "rates": msgspec.to_builtins(status.rates),
+                "zombie_heartbeats": int(is_zombie),
+                "zombie_first_seen_at": seen_at,
+                "zombie_last_seen_at": seen_at,
+            },
         )
         return written is not None
 
