@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Newest(Generic[T]):
     """`put` is for any thread. `take` is called on the loop, and returns the newest value since its last call.
 
-    With a snapshot every 20 ms, a loop that is busy for a second would queue fifty, each with all names of a cluster.
+    With a snapshot every 50 ms, a loop that is busy for a second would queue twenty, each with all names of a cluster.
     That is some hundred megabytes, of which it needs the last snapshot.
     """
 
