@@ -81,19 +81,19 @@ async def _read(observations: Observations, snapshot: Snapshot) -> tuple[list[fl
         newer = await observations.newer("c", than=snapshot.number, timeout_s=1.0)
         if newer.number != snapshot.number and time.monotonic() - began > WARM_UP_S:
             snapshots += 1
-            found += _latencies(newer, than=snapshot.number)
+            found += _latencies(newer, before=snapshot)
         snapshot = newer
     used = psutil.Process().cpu_times()
     return found, snapshots, (used.user + used.system - cpu.user - cpu.system) / (SECONDS + WARM_UP_S), snapshot
 
 
-def _latencies(snapshot: Snapshot, *, than: int) -> list[float]:
+def _latencies(snapshot: Snapshot, *, before: Snapshot) -> list[float]:
     """The age of the newest record at the reader, for every id that has changed, in milliseconds."""
     now_ms = time.time() * 1000
     return [
-        now_ms - snapshot.transactions[name].timestamp_ms
-        for name, number in snapshot.transactions_changed.items()
-        if number > than
+        now_ms - live.timestamp_ms
+        for name, live in snapshot.transactions.items()
+        if live is not before.transactions.get(name)
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 
 import msgspec
 
@@ -94,8 +93,8 @@ class LiveCluster:
     def snapshot(self, *, now_ms: int) -> Snapshot:
         """Return the current state; with the previous number if only times and counts have changed."""
         number = self._number + 1
-        is_changed = self.transactions.publish(number)
-        is_changed |= self.groups.publish(number)
+        is_changed = self.transactions.publish()
+        is_changed |= self.groups.publish()
         is_changed |= self._is_status_new
         self._is_status_new = False
         newest = self._newest
@@ -108,12 +107,10 @@ class LiveCluster:
                 at_ms=now_ms,
                 transaction_journal=self.transactions.status(now_ms),
                 group_journal=self.groups.status(now_ms),
-                transactions=MappingProxyType(transactions.values),
-                transactions_changed=MappingProxyType(transactions.changed_at),
-                open_transactions=MappingProxyType(transactions.still_open),
+                transactions=transactions.values,
+                open_transactions=transactions.still_open,
                 transactional_ids=transactions.names,
-                groups=MappingProxyType(groups.values),
-                groups_changed=MappingProxyType(groups.changed_at),
+                groups=groups.values,
                 pace=self.folds.transactions.pace.copy(),
                 commits=self._commits,
                 aborts=self._aborts,

@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from app.core.journals.reading import JournalCounts
 from app.core.journals.record_batch import RecordBatch, UnreadableBatch
 from app.core.observing.progress import JournalProgress
+from app.core.observing.shared_dict import SharedDict
 from app.core.observing.snapshot import JournalStatus, ReadingPhase
 
 
@@ -28,14 +29,10 @@ T = TypeVar("T", bound=Placed)
 
 
 class ShownValues(NamedTuple, Generic[T]):
-    """Copies of the shown values, by name. changed_at: the number of each one's publication.
+    """The shown values, by name. still_open: those with an open transaction. names: of all, in order."""
 
-    still_open: those with an open transaction. names: of all, in order.
-    """
-
-    values: dict[str, T]
-    changed_at: dict[str, int]
-    still_open: dict[str, T]
+    values: Mapping[str, T]
+    still_open: Mapping[str, T]
     names: tuple[str, ...]
 
 
@@ -69,10 +66,9 @@ class LiveJournal(Generic[T]):
         self._keep = keep
         self._is_open = is_open
         self._stand_ins: dict[str, T] = {}
-        self._shown: dict[str, T] = {}
-        self._changed_at: dict[str, int] = {}
+        self._shown = SharedDict[T]()
         # Kept as values change: with 50,000 ids, a search and a sort for each view cost too much.
-        self._open: dict[str, T] = {}
+        self._open = SharedDict[T]()
         self._names: tuple[str, ...] | None = ()
         self._changed: set[str] = set()
         self._kept_back: defaultdict[int, set[str]] = defaultdict(set)
@@ -128,7 +124,7 @@ class LiveJournal(Generic[T]):
             self._stand_ins = {}
         return self.progress.enter(phase, problem=problem, now_ms=now_ms)
 
-    def publish(self, number: int) -> bool:
+    def publish(self) -> bool:
         """Take over the changes; return False if no shown value has changed."""
         is_changed = False
         for name in self._changed:
@@ -137,22 +133,20 @@ class LiveJournal(Generic[T]):
                 self._names = None
             if value is not None:
                 self._shown[name] = value
-                self._changed_at[name] = number
                 is_changed = True
-            elif self._shown.pop(name, None) is not None:
-                del self._changed_at[name]
+            elif self._shown.discard(name):
                 is_changed = True
             if value is not None and self._is_open(value):
                 self._open[name] = value
             else:
-                self._open.pop(name, None)
+                self._open.discard(name)
         self._changed.clear()
         return is_changed
 
     def shown(self) -> ShownValues[T]:
         if self._names is None:
             self._names = tuple(sorted(self._shown))
-        return ShownValues(self._shown.copy(), self._changed_at.copy(), self._open.copy(), self._names)
+        return ShownValues(self._shown.view(), self._open.view(), self._names)
 
     def status(self, now_ms: int) -> JournalStatus:
         return self.progress.status(self._reading, now_ms=now_ms)

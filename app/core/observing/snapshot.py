@@ -73,7 +73,6 @@ _NOT_GIVEN: Sequence[str] = ("not given",)
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot is immutable; the next one has a higher `number` if an id, a group or a phase has changed.
 
-    transactions_changed, groups_changed: the number of the first snapshot with the current value.
     open_transactions: those of `transactions` that are open. transactional_ids: all, in order. Both are made of
     `transactions` unless they are given.
     pace: of all ids that were read, including those of partitions that are not read to their end.
@@ -89,11 +88,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     transaction_journal: JournalStatus
     group_journal: JournalStatus
     transactions: Mapping[str, LiveTransaction] = MappingProxyType({})
-    transactions_changed: Mapping[str, int] = MappingProxyType({})
     open_transactions: Mapping[str, LiveTransaction] = MappingProxyType({})
     transactional_ids: Sequence[str] = _NOT_GIVEN
     groups: Mapping[str, LiveGroup] = MappingProxyType({})
-    groups_changed: Mapping[str, int] = MappingProxyType({})
     pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
     commits: int = 0
     aborts: int = 0
