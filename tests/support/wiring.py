@@ -31,6 +31,7 @@ from app.products.migrations.ports import MigrationQuestions
 from app.products.migrations.service.questions import BrokerQuestions
 from app.products.topics.service.samples import TopicSamples
 from app.products.topics.service.topics import TopicNames
+from app.products.topics.usage import GroupTopics
 
 USERS_URL = "http://127.0.0.1:8700"
 WORKERS_URL = "http://127.0.0.1:8701"
@@ -75,6 +76,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
                     clock=SystemClock(),
                 ),
                 TopicNames: names,
+                GroupTopics: GroupTopics(),
                 TopicReader: TopicSamples(brokers, database.unit_of_work, SystemClock(), names),
             },
             products=PRODUCTS,

@@ -39,6 +39,7 @@ from app.edges.kafka.group_client import BrokerFacts
 from app.edges.kafka.kept_clients import KeptClients
 from app.edges.kafka.raw_client import LEAST_EXPLAINING_S
 from app.edges.kafka.raw_connections import address_of
+from app.edges.kafka.topic_details import KnownDetails
 from app.kit.words import most_similar
 
 T = TypeVar("T")
@@ -62,6 +63,7 @@ class KafkaBrokers(ClusterConnector):
         super().__init__(environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses)
         self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
         self._clients = KeptClients(ClusterClient)
+        self._details = KnownDetails()
 
     async def close(self) -> None:
         """Close without waiting; pending questions end as usual."""
@@ -219,12 +221,16 @@ class KafkaBrokers(ClusterConnector):
     async def describe_topics(
         self, connection: Connection, topics: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, TopicDescription]:
-        return await self._ask(connection, timeout_s, "describe topics", lambda client: client.described_topics(topics))
+        return await self._ask(
+            connection, timeout_s, "describe topics", lambda client: client.described_topics(topics, self._details)
+        )
 
     async def live_topic(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> LiveTopic | None:
-        return await self._ask(connection, timeout_s, "describe the topic", lambda client: client.live_topic(topic))
+        return await self._ask(
+            connection, timeout_s, "describe the topic", lambda client: client.live_topic(topic, self._details)
+        )
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S

@@ -27,6 +27,7 @@ from app.edges.kafka.group_client import GroupClient
 from app.edges.kafka.kept_clients import KeptClients
 from app.edges.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
+from app.edges.kafka.topic_details import KnownDetails, TopicDetails
 from app.edges.kafka.transactions.asking import error_in, error_of_answer
 from app.edges.kafka.transactions.leaders import LeaderClient
 from app.edges.kafka.transactions.questions import DESCRIBE_LOG_DIRS
@@ -131,21 +132,42 @@ class ClusterClient(LeaderClient, GroupClient):
             if topic.error_code == 0
         )
 
-    def described_topics(self, topics: Collection[str]) -> dict[str, TopicDescription]:
-        """Return the existing topics that this client may describe, with settings and sizes as far as it may."""
+    def described_topics(
+        self, topics: Collection[str], known: KnownDetails | None = None
+    ) -> dict[str, TopicDescription]:
+        """Return the existing topics that this client may describe, with settings and sizes as far as it may.
+
+        known: settings and sizes of a moment ago, for topics that were described then; None: ask for all.
+        """
         if not topics:
             return {}
-        found = [topic for topic in self._metadata(sorted(set(topics))).topics if topic.error_code == 0]
-        settings = self._topic_settings([topic.name for topic in found])
-        sizes, note = self._sizes(found)
-        return {topic.name: _described(topic, settings.get(topic.name), sizes, note) for topic in found}
+        found = {topic.name: topic for topic in self._metadata(sorted(set(topics))).topics if topic.error_code == 0}
+        ids = {name: _topic_id(topic) or "" for name, topic in found.items()}
+        kept = {} if known is None else known.of(self._resolved, ids.values())
+        details = {name: kept[topic_id] for name, topic_id in ids.items() if topic_id in kept}
+        for name, its in self._details([found[name] for name in found.keys() - details.keys()]).items():
+            details[name] = its
+            if known is not None and ids[name]:
+                known.keep(self._resolved, ids[name], its)
+        return {name: _described(topic, details[name]) for name, topic in found.items()}
 
-    def live_topic(self, topic: str) -> LiveTopic | None:
-        description = self.described_topics([topic]).get(topic)
+    def live_topic(self, topic: str, known: KnownDetails | None = None) -> LiveTopic | None:
+        description = self.described_topics([topic], known).get(topic)
         if description is None:
             return None
         partitions = [Partition(topic, one.number) for one in description.partitions]
         return LiveTopic(description, self.offsets_of_each(partitions), *self._active_producers(partitions))
+
+    def _details(self, topics: Collection[Any]) -> dict[str, TopicDetails]:
+        settings = self._topic_settings([topic.name for topic in topics])
+        sizes, note = self._sizes(topics)
+        found: dict[str, TopicDetails] = {}
+        for topic in topics:
+            at = [Partition(topic.name, part.partition_index) for part in topic.partitions]
+            its = {one: sizes[one] for one in at if one in sizes}
+            why = "" if len(its) == len(at) else note or "the leaders do not report the size of each log"
+            found[topic.name] = TopicDetails(settings.get(topic.name), its, why)
+        return found
 
     def _active_producers(
         self, partitions: Collection[Partition]
@@ -265,25 +287,25 @@ def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
     )
 
 
-def _described(topic: Any, settings: Settings | None, sizes: Mapping[Partition, int], note: str) -> TopicDescription:
+def _described(topic: Any, details: TopicDetails) -> TopicDescription:
     partitions = tuple(
         DescribedPartition(
             number=part.partition_index,
             leader=None if part.leader_id < 0 else part.leader_id,
             replicas=tuple(part.replica_nodes),
             in_sync=tuple(part.isr_nodes),
-            size_bytes=sizes.get(Partition(topic.name, part.partition_index)),
+            size_bytes=details.sizes.get(Partition(topic.name, part.partition_index)),
         )
         for part in sorted(topic.partitions, key=lambda part: part.partition_index)
     )
-    is_missing = any(one.size_bytes is None for one in partitions)
+    settings = details.settings
     return TopicDescription(
         name=topic.name,
         is_internal=bool(topic.is_internal),
         facts=_topic_facts(topic, settings),
         partitions=partitions,
         settings=None if settings is None else {name: settings[name] for name in SETTINGS if name in settings},
-        size_note=(note or "the leaders do not report the size of each log") if is_missing else "",
+        size_note=details.note,
     )
 
 

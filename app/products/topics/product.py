@@ -11,13 +11,15 @@ from app.kit.web.pages.navigation import ClusterPage
 from app.products.topics import api, pages
 from app.products.topics.service.samples import TopicSamples
 from app.products.topics.service.topics import TopicNames
+from app.products.topics.usage import GroupTopics
 
 __all__ = ["TOPICS", "schemas"]
 
 
 def _parts(server: ServerParts) -> dict[type, object]:
     names = TopicNames(server.brokers, server.clock)
-    return {TopicNames: names, TopicReader: TopicSamples(server.brokers, server.unit_of_work, server.clock, names)}
+    samples = TopicSamples(server.brokers, server.unit_of_work, server.clock, names)
+    return {TopicNames: names, TopicReader: samples, GroupTopics: GroupTopics()}
 
 
 TOPICS = Product(

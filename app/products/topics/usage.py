@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import msgspec
 
-from app.core.journals.live_groups import GroupKind, GroupState, LiveGroup
+from app.core.journals.live_groups import GroupState, LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.observing.group_list import members_of
 from app.core.pipelines.pipeline_checks import outputs_of
@@ -46,23 +47,47 @@ class TopicUsage(msgspec.Struct, frozen=True, kw_only=True):
     writers: tuple[str, ...] = ()
 
 
+class TopicsOfGroup(NamedTuple):
+    group: LiveGroup
+    topics: frozenset[str]
+
+
+class GroupTopics:
+    """The topics of each group, kept until the group changes: 5,000 groups have too many offsets for each view.
+
+    Safe from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, TopicsOfGroup]] = {}
+
+    def of(self, cluster: str, groups: Iterable[LiveGroup]) -> Collection[TopicsOfGroup]:
+        """groups: of a snapshot, which has the same object for a group until it changes."""
+        before, found = self._known.get(cluster, {}), dict[str, TopicsOfGroup]()
+        for group in groups:
+            known = before.get(group.group)
+            is_same = known is not None and known.group is group
+            found[group.group] = known if is_same and known is not None else TopicsOfGroup(group, _topics_of(group))
+        self._known[cluster] = found
+        return found.values()
+
+
 def usage_of(
     topics: Collection[str],
     *,
-    groups: Iterable[LiveGroup],
+    groups: Iterable[TopicsOfGroup],
     transactions: Iterable[LiveTransaction],
     pipelines: Iterable[Pipeline],
 ) -> dict[str, TopicUsage]:
     """Return the usage of each topic. One pass over the cluster's groups and ids, for any number of topics.
 
-    transactions: the open ones.
+    groups: of `GroupTopics`. transactions: the open ones.
     """
     wanted = frozenset(topics)
-    names = [topic.encode() for topic in wanted]
     reading: defaultdict[str, list[ReadingGroup]] = defaultdict(list)
-    for group in groups:
-        for topic, found in _read_by(group, wanted, names).items():
-            reading[topic].append(found)
+    for group, its in groups:
+        for topic in its & wanted:
+            reading[topic].append(_read_by(group, topic))
     writing: defaultdict[str, list[WritingId]] = defaultdict(list)
     for live in transactions:
         for part in live.state.partitions or ():
@@ -86,38 +111,20 @@ def usage_of(
     }
 
 
-def _read_by(group: LiveGroup, wanted: frozenset[str], names: Sequence[bytes]) -> Mapping[str, ReadingGroup]:
-    """names: those of `wanted`, as bytes."""
-    offsets = [topic for topic, _ in group.offsets if topic in wanted]
-    has_members = _may_have(group, names)
-    if not offsets and not group.pending and not has_members:
-        # Most of 5,000 groups: no counter is made for them.
-        return {}
-    committed = Counter(offsets)
-    pending = Counter(topic for topic, _ in {at[:2] for at in group.pending} if topic in wanted)
-    members: Counter[str] = Counter()
-    if has_members:
-        for member in members_of(group):
-            members.update({part.topic for part in member.owned if part.partitions} & wanted)
-    return {
-        topic: ReadingGroup(
-            group=group.group,
-            state=group.state,
-            members=members[topic],
-            committed=committed[topic],
-            pending=pending[topic],
-        )
-        for topic in {*committed, *pending, *members}
-    }
+def _topics_of(group: LiveGroup) -> frozenset[str]:
+    owned = (part.topic for member in members_of(group) for part in member.owned if part.partitions)
+    return frozenset({*(at[0] for at in group.offsets), *(at[0] for at in group.pending), *owned})
 
 
-def _may_have(group: LiveGroup, names: Sequence[bytes]) -> bool:
-    """Return False for a classic group whose assignments, as bytes, have none of the names: decoding takes longer."""
-    if group.has_epoch:
-        return bool(group.members)
-    if group.classic is None or group.kind is not GroupKind.CLASSIC:
-        return False
-    return any(name in member.assignment for member in group.classic.members for name in names)
+def _read_by(group: LiveGroup, topic: str) -> ReadingGroup:
+    owners = [member for member in members_of(group) if any(p.topic == topic and p.partitions for p in member.owned)]
+    return ReadingGroup(
+        group=group.group,
+        state=group.state,
+        members=len(owners),
+        committed=sum(at[0] == topic for at in group.offsets),
+        pending=len({at[:2] for at in group.pending if at[0] == topic}),
+    )
 
 
 def _writing(live: LiveTransaction, partitions: int) -> WritingId:

@@ -17,6 +17,7 @@ from app.products.topics.service.topics import TopicDetail, TopicNames, TopicPag
 from app.products.topics.service.usages import usages_of
 from app.products.topics.shown_records import note_download, note_records
 from app.products.topics.topic_list import TopicQuery
+from app.products.topics.usage import GroupTopics
 
 
 async def list_topics(wiring: Wiring, *, cluster: str, query: TopicQuery, after: str | None, limit: int) -> TopicPage:
@@ -87,7 +88,13 @@ async def _cluster(wiring: Wiring, name: str) -> Cluster:
 
 
 def _usages(wiring: Wiring, cluster: Cluster) -> UsagesOf:
-    return partial(usages_of, observations=wiring.observations, unit_of_work=wiring.unit_of_work, cluster=cluster)
+    return partial(
+        usages_of,
+        observations=wiring.observations,
+        group_topics=wiring.part(GroupTopics),
+        unit_of_work=wiring.unit_of_work,
+        cluster=cluster,
+    )
 
 
 def _ask_ids(wiring: Wiring, cluster: Cluster) -> AskIds:

@@ -13,9 +13,11 @@ from app.core.journals.group_values.offsets import OffsetCommit
 from app.core.journals.live_groups import CommittedOffset, LiveGroup
 from app.core.journals.live_transactions import LiveTransaction
 from app.core.journals.transaction_state import TopicPartitions
+from app.core.observing.group_list import ListedMember, members_of
 from app.kit.errors import InvalidError
+from app.products.topics import usage
 from app.products.topics.topic_list import TopicQuery, TopicSort, advice_of, select
-from app.products.topics.usage import usage_of
+from app.products.topics.usage import GroupTopics, usage_of
 from tests.support.definitions import a_definition
 from tests.support.observing import state_of
 from tests.support.page_samples import pipeline
@@ -125,7 +127,8 @@ def test_readers_and_writers_are_those_of_groups_ids_and_pipelines() -> None:
     pipelines = [
         msgspec.structs.replace(pipeline(None), name=name, definition=one) for name, one in definitions.items()
     ]
-    found = usage_of(["orders", "unused"], groups=groups, transactions=ids, pipelines=pipelines)
+    its = GroupTopics().of("c", groups)
+    found = usage_of(["orders", "unused"], groups=its, transactions=ids, pipelines=pipelines)
     orders = found["orders"]
     assert [(one.group, one.members, one.committed, one.pending) for one in orders.groups] == [
         ("pends", 0, 0, 1),
@@ -135,3 +138,22 @@ def test_readers_and_writers_are_those_of_groups_ids_and_pipelines() -> None:
     assert (orders.readers, orders.writers) == (("from",), ("into",))
     unused = found["unused"]
     assert (unused.groups, unused.ids, unused.readers, unused.writers) == ((), (), (), ())
+
+
+def test_topics_of_a_group_are_read_again_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def members(group: LiveGroup) -> tuple[ListedMember, ...]:
+        read.append(group.group)
+        return members_of(group)
+
+    monkeypatch.setattr(usage, "members_of", members)
+    commit = CommittedOffset(OffsetCommit(7, commit_ms=1_000), 0)
+    same, before = LiveGroup("same", offsets={("a", 0): commit}), LiveGroup("moves", offsets={("a", 0): commit})
+    after = LiveGroup("moves", offsets={("b", 0): commit}, pending={("c", 0, 5): commit})
+    known = GroupTopics()
+    assert [one.topics for one in known.of("c", [same, before])] == [{"a"}, {"a"}]
+    assert [one.topics for one in known.of("c", [same, after])] == [{"a"}, {"b", "c"}]
+    assert [one.topics for one in known.of("other", [same])] == [{"a"}]
+    assert read == ["same", "moves", "moves", "same"]
+    assert [one.group for one in known.of("c", [after])] == [after], "an expired group is forgotten"

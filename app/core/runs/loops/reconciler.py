@@ -91,7 +91,7 @@ class Reconciler:
         self._listening_since: datetime | None = None
         self._was_restored = False
         self._definitions: dict[str, dict[int, PipelineDefinition]] = {}
-        # What the newest turn saw of each application; None: a run was not at rest in it.
+        # The applications in the newest turn; None: a run was not at rest in it.
         self._seen: list[_Seen] | None = None
 
     def interrupted(self) -> None:
