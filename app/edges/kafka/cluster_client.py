@@ -29,7 +29,7 @@ from app.edges.kafka.raw_client import errors, failure, is_transient, reading_an
 from app.edges.kafka.raw_fetch import LATEST, FetchIsolation
 from app.edges.kafka.topic_details import KnownDetails, TopicDetails
 from app.edges.kafka.transactions.asking import error_in, error_of_answer
-from app.edges.kafka.transactions.leaders import LeaderClient
+from app.edges.kafka.transactions.leaders import LeaderClient, Leaders
 from app.edges.kafka.transactions.questions import DESCRIBE_LOG_DIRS
 from app.kit.errors import UnavailableError
 
@@ -156,7 +156,9 @@ class ClusterClient(LeaderClient, GroupClient):
         if description is None:
             return None
         partitions = [Partition(topic, one.number) for one in description.partitions]
-        return LiveTopic(description, self.offsets_of_each(partitions), *self._active_producers(partitions))
+        leaders = {topic: {one.number: -1 if one.leader is None else one.leader for one in description.partitions}}
+        offsets = self.offsets_of_each(partitions, leaders)
+        return LiveTopic(description, offsets, *self._active_producers(partitions, leaders))
 
     def _details(self, topics: Collection[Any]) -> dict[str, TopicDetails]:
         settings = self._topic_settings([topic.name for topic in topics])
@@ -170,11 +172,11 @@ class ClusterClient(LeaderClient, GroupClient):
         return found
 
     def _active_producers(
-        self, partitions: Collection[Partition]
+        self, partitions: Collection[Partition], leaders: Leaders
     ) -> tuple[tuple[ActiveProducer, ...], tuple[Refused, ...]]:
         found: dict[int, ActiveProducer] = {}
         refused: list[Refused] = []
-        for answer in self.producers(partitions).values():
+        for answer in self.producers(partitions, leaders).values():
             if isinstance(answer, Refused):
                 refused.append(answer)
                 continue
@@ -220,14 +222,16 @@ class ClusterClient(LeaderClient, GroupClient):
     def offsets(self, partitions: Collection[Partition]) -> dict[Partition, PartitionOffsets]:
         return self._told(self.offsets_of_each(partitions))
 
-    def offsets_of_each(self, partitions: Collection[Partition]) -> dict[Partition, PartitionOffsets | Refused]:
+    def offsets_of_each(
+        self, partitions: Collection[Partition], leaders: Leaders | None = None
+    ) -> dict[Partition, PartitionOffsets | Refused]:
         return {
             at: ends
             if isinstance(ends, Refused)
             else PartitionOffsets(
                 earliest=ends.earliest, last_stable=ends.last_stable, high_watermark=ends.high_watermark
             )
-            for at, ends in self.ends(partitions).items()
+            for at, ends in self.ends(partitions, leaders).items()
         }
 
     def offsets_at(self, partitions: Collection[Partition], *, timestamp_ms: int) -> dict[Partition, int]:

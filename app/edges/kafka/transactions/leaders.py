@@ -40,6 +40,8 @@ _Markers: Any = WriteTxnMarkersRequest
 Parts = Collection[Partition]
 Row = tuple[Partition, int, V]
 """A partition, its error code, and its error message."""
+Leaders = Mapping[str, Mapping[int, int] | Refused]
+"""The leader of each partition of each topic, -1 without one."""
 
 
 class LeaderClient(RawFetcher, AskingClient):
@@ -50,7 +52,7 @@ class LeaderClient(RawFetcher, AskingClient):
         leaders = self._leaders_by_topic([topic])[topic]
         return leaders if isinstance(leaders, Refused) else tuple(sorted(leaders))
 
-    def leaders_of(self, topic: str) -> dict[int, int]:
+    def leaders_of(self, topic: str) -> Mapping[int, int]:
         """Return the leader of each partition of a topic; empty if the topic may not be described."""
         found = self._leaders_by_topic([topic])[topic]
         return {} if isinstance(found, Refused) else found
@@ -58,16 +60,26 @@ class LeaderClient(RawFetcher, AskingClient):
     def leaders(self, partitions: Parts) -> dict[Partition, int]:
         """Return the leader of each, without leaderless partitions and those that may not be described."""
         found = self._leaders_by_topic({at.topic for at in partitions})
-        led = {at: of_topic.get(at.partition, -1) for at in partitions if isinstance(of_topic := found[at.topic], dict)}
+        led = {
+            at: of_topic.get(at.partition, -1)
+            for at in partitions
+            if not isinstance(of_topic := found[at.topic], Refused)
+        }
         return {at: leader for at, leader in led.items() if leader >= 0}
 
-    def ends(self, partitions: Parts) -> dict[Partition, LogEnds | Refused]:
-        """Return the first offset and the end of each, for read_committed consumers and for all."""
+    def ends(self, partitions: Parts, leaders: Leaders | None = None) -> dict[Partition, LogEnds | Refused]:
+        """Return the first offset and the end of each, for read_committed consumers and for all.
+
+        leaders: if they were asked for just now.
+        """
+        if not partitions:
+            return {}
+        leaders = self._leaders_by_topic({at.topic for at in partitions}) if leaders is None else leaders
         # The high watermark first: a last stable offset below an older high watermark is blocked by a transaction,
         # independent of later writes. In the other order every record in between would look blocked (ADR 0018).
-        high = self._offsets(partitions, LATEST, FetchIsolation.READ_UNCOMMITTED)
-        stable = self._offsets(_told(high), LATEST, FetchIsolation.READ_COMMITTED)
-        first = self._offsets(_told(stable), EARLIEST, FetchIsolation.READ_UNCOMMITTED)
+        high = self._offsets(partitions, LATEST, FetchIsolation.READ_UNCOMMITTED, leaders)
+        stable = self._offsets(_told(high), LATEST, FetchIsolation.READ_COMMITTED, leaders)
+        first = self._offsets(_told(stable), EARLIEST, FetchIsolation.READ_UNCOMMITTED, leaders)
         found: dict[Partition, LogEnds | Refused] = {}
         for at in partitions:
             # Partitions with one refusal are left out of the next request.
@@ -84,7 +96,9 @@ class LeaderClient(RawFetcher, AskingClient):
             for at, rows in self.producers(partitions).items()
         }
 
-    def producers(self, partitions: Parts) -> dict[Partition, tuple[OpenTransaction, ...] | Refused]:
+    def producers(
+        self, partitions: Parts, leaders: Leaders | None = None
+    ) -> dict[Partition, tuple[OpenTransaction, ...] | Refused]:
         """Return the producers that each partition's leader knows; `start_offset` is -1 without an open transaction."""
 
         def request(led: Parts) -> Any:
@@ -100,7 +114,7 @@ class LeaderClient(RawFetcher, AskingClient):
                     yield Partition(topic.name, part.partition_index), part.error_code, found
 
         with self._half_of_the_time():
-            return self._of_leaders(DESCRIBE_PRODUCERS, partitions, request, rows)
+            return self._of_leaders(DESCRIBE_PRODUCERS, partitions, request, rows, leaders)
 
     def write_abort_marker(
         self, at: Partition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
@@ -134,7 +148,9 @@ class LeaderClient(RawFetcher, AskingClient):
 
         return self._of_leaders(WRITE_MARKERS, [at], request, rows)[at]
 
-    def _offsets(self, partitions: Parts, which: int, isolation: FetchIsolation) -> dict[Partition, int | Refused]:
+    def _offsets(
+        self, partitions: Parts, which: int, isolation: FetchIsolation, leaders: Leaders | None = None
+    ) -> dict[Partition, int | Refused]:
         def rows(answer: Any) -> Iterable[Row[int]]:
             for topic in answer.topics:
                 for part in topic.partitions:
@@ -142,7 +158,7 @@ class LeaderClient(RawFetcher, AskingClient):
 
         with self._half_of_the_time():
             return self._of_leaders(
-                LIST_OFFSETS, partitions, lambda led: self._list_request(led, which, isolation), rows
+                LIST_OFFSETS, partitions, lambda led: self._list_request(led, which, isolation), rows, leaders
             )
 
     def _of_leaders(
@@ -151,13 +167,18 @@ class LeaderClient(RawFetcher, AskingClient):
         partitions: Parts,
         request: Callable[[Parts], Any],
         rows: Callable[[Any], Iterable[Row[V]]],
+        leaders: Leaders | None = None,
     ) -> dict[Partition, V | Refused]:
-        """Ask the leader of each partition, again while leaders move; a refusal counts for its partition only."""
+        """Ask the leader of each partition, again while leaders move; a refusal counts for its partition only.
+
+        leaders: for the first request of each; None: ask for them.
+        """
+        given = leaders
         found: dict[Partition, V | Refused] = {}
         last: dict[Partition, Exception] = {}
         while missing := [at for at in partitions if at not in found]:
             try:
-                leaders = self._leaders_by_topic({at.topic for at in missing})
+                leaders, given = given or self._leaders_by_topic({at.topic for at in missing}), None
             except errors.KafkaError as silence:
                 if not last:
                     raise
@@ -187,7 +208,7 @@ class LeaderClient(RawFetcher, AskingClient):
             self._settle(found, missing, last, lambda at, error: question.refused(str(at), error))
         return found
 
-    def _leaders_by_topic(self, topics: Collection[str]) -> dict[str, dict[int, int] | Refused]:
+    def _leaders_by_topic(self, topics: Collection[str]) -> Leaders:
         """Return the leader of each partition of each topic, -1 without one. The answer is not cached."""
         answer = self._ask_any(
             _Metadata(
@@ -198,7 +219,7 @@ class LeaderClient(RawFetcher, AskingClient):
                 max_version=METADATA_VERSION,
             )
         )
-        found: dict[str, dict[int, int] | Refused] = {}
+        found: dict[str, Mapping[int, int] | Refused] = {}
         for topic in answer.topics:
             error = error_in(topic.error_code)
             if error is None or isinstance(error, errors.LeaderNotAvailableError):
