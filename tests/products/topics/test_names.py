@@ -64,7 +64,7 @@ async def test_a_list_in_use_is_read_again_in_the_background() -> None:
     clock, brokers = Clock(), Listing()
     names = TopicNames(cast(Brokers, brokers), clock)
     assert await found(names) == 1
-    clock.at += timedelta(seconds=4)
+    clock.at += timedelta(seconds=7)
     assert (await found(names), brokers.asked) == (1, 1)
     clock.at += timedelta(seconds=2)
     brokers.released.clear()
@@ -73,7 +73,7 @@ async def test_a_list_in_use_is_read_again_in_the_background() -> None:
     assert (await found(names), brokers.asked) == (1, 2), "one question at a time"
     brokers.released.set()
     await _background()
-    clock.at += timedelta(seconds=4)
+    clock.at += timedelta(seconds=7)
     assert (await found(names), brokers.asked) == (2, 2)
 
 
@@ -81,11 +81,11 @@ async def test_a_list_that_is_too_old_is_read_before_the_answer_and_errors_are_r
     clock, brokers = Clock(), Listing()
     names = TopicNames(cast(Brokers, brokers), clock)
     assert await found(names) == 1
-    clock.at += timedelta(seconds=6)
+    clock.at += timedelta(seconds=8.5)
     brokers.is_away = True
     assert await found(names) == 1
     await _background()
-    clock.at += timedelta(seconds=4)
+    clock.at += timedelta(seconds=2)
     with pytest.raises(UnavailableError):
         await found(names)
     brokers.is_away = False

@@ -27,7 +27,7 @@ from app.products.topics.topic_list import TopicQuery, advice_of, select
 from app.products.topics.usage import TopicUsage
 
 LISTED_FOR = timedelta(seconds=10)
-_LISTED_AGAIN = timedelta(seconds=5)
+_LISTED_AGAIN = timedelta(seconds=8)
 MOST_PRODUCERS = 50
 _NO_USAGE = TopicUsage()
 
@@ -141,8 +141,9 @@ async def list_topics(
     """Return one page. Brokers are asked for the settings and sizes of its topics only. Raises InvalidError."""
     found = select(listed, query, after=after, limit=limit)
     names = [one.name for one in found.items]
-    described = await brokers.describe_topics(connection, names, timeout_s=timeout_s)
-    used = None if usages is None else await usages(names)
+    described, used = await asyncio.gather(
+        brokers.describe_topics(connection, names, timeout_s=timeout_s), _used(names, usages)
+    )
     return TopicPage(
         # A topic may be deleted since the list was read.
         items=tuple(_line(described[name], used) for name in names if name in described),
@@ -166,13 +167,14 @@ async def get_topic(
     ask_ids: finds the transactional ids of producer ids.
 
     Raises NotFoundError, and the errors of app/core/clusters/brokers.py."""
-    live = await brokers.live_topic(connection, topic, timeout_s=timeout_s)
+    live, used = await asyncio.gather(
+        brokers.live_topic(connection, topic, timeout_s=timeout_s), _used([topic], usages)
+    )
     if live is None:
         raise NotFoundError(f"the cluster has no topic {topic[:249]}, or hides it from this client", field="topic")
     described = live.description
     producers, ids_note = await _named(live.producers[:MOST_PRODUCERS], ask_ids)
     notes = [*(one.sentence for one in live.refused[:1]), *([ids_note] if ids_note else [])]
-    used = None if usages is None else await usages([topic])
     return TopicDetail(
         topic=_line(described, used),
         partitions=tuple(
@@ -182,6 +184,10 @@ async def get_topic(
         producer_count=len(live.producers),
         notes=tuple(notes),
     )
+
+
+async def _used(topics: Collection[str], usages: UsagesOf | None) -> Mapping[str, TopicUsage] | None:
+    return None if usages is None else await usages(topics)
 
 
 async def _named(active: Sequence[ActiveProducer], ask_ids: AskIds) -> tuple[tuple[TopicProducer, ...], str | None]:
