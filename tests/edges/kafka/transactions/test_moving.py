@@ -19,6 +19,7 @@ from app.edges.embedded.kafka import KafkaCluster
 from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.raw_client import errors
 from app.edges.kafka.transactions.client import TransactionClient
+from app.edges.kafka.transactions.leaders import Leaders
 from app.edges.kafka.transactions.looking import look_at_partitions
 from app.edges.kafka.transactions.searching import KafkaSearch
 from tests.edges.kafka.transactions.conftest import Scene
@@ -136,7 +137,7 @@ class AskedNoSecondTime(TransactionClient):
 
     _rounds = 0
 
-    def _leaders_by_topic(self, topics: Collection[str]) -> dict[str, dict[int, int] | Refused]:
+    def _leaders_by_topic(self, topics: Collection[str]) -> Leaders:
         self._rounds += 1
         if self._rounds == 2:
             raise errors.RequestTimedOutError("Request timed out after 0 ms")
