@@ -144,7 +144,12 @@ class ClusterClient(LeaderClient, GroupClient):
         found = {topic.name: topic for topic in self._metadata(sorted(set(topics))).topics if topic.error_code == 0}
         ids = {name: _topic_id(topic) or "" for name, topic in found.items()}
         kept = {} if known is None else known.of(self._resolved, ids.values())
-        details = {name: kept[topic_id] for name, topic_id in ids.items() if topic_id in kept}
+        # A topic with new partitions has no size of them yet.
+        details = {
+            name: its
+            for name, topic in found.items()
+            if (its := kept.get(ids[name])) is not None and len(its.sizes) == len(topic.partitions)
+        }
         for name, its in self._details([found[name] for name in found.keys() - details.keys()]).items():
             details[name] = its
             if known is not None and ids[name]:

@@ -7,7 +7,6 @@ one costs a metadata request, which also proves that a broker still answers.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import Lock, Timer
@@ -38,7 +37,7 @@ class KeptClients(Generic[C]):
         self._kept_s = kept_s
         self._lock = Lock()
         # With the time of its last question; the newest is the last of its list.
-        self._kept: defaultdict[_Key, list[tuple[C, float]]] = defaultdict(list)
+        self._kept: dict[_Key, list[tuple[C, float]]] = {}
         self._timer: Timer | None = None
         self._is_closed = False
 
@@ -80,10 +79,10 @@ class KeptClients(Generic[C]):
 
     def _is_kept(self, key: _Key, client: C) -> bool:
         with self._lock:
-            kept = self._kept[key]
+            kept = self._kept.get(key, [])
             if self._is_closed or len(kept) >= _MOST_KEPT or not client.is_at_rest:
                 return False
-            kept.append((client, time.monotonic()))
+            self._kept[key] = [*kept, (client, time.monotonic())]
             self._start_timer()
             return True
 

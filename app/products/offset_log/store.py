@@ -110,8 +110,6 @@ _ATTEMPTED = sa.text(
     ) AS found ON true
     """  # noqa: S608 - the parts are constants
 )
-
-
 _LIVES = {"reset": Verb.RESET_OFFSETS, "unrecorded": ProcessingGuarantee.AT_LEAST_ONCE}
 """The commands and guarantees that begin another life."""
 

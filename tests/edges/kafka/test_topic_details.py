@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from app.core.clusters.brokers import Connection
 from app.core.clusters.partition import Partition
@@ -14,6 +14,7 @@ from app.edges.kafka.attempt import ConnectionAttempt
 from app.edges.kafka.topic_details import KNOWN_S, KnownDetails, TopicDetails
 from tests.support.kafka_clients import write
 from tests.support.topics import unique_name
+from tests.support.waiting import wait_for
 
 MINE = {"bootstrap.servers": "a:1", "sasl.username": "anna"}
 WHOLE = TopicDetails({"retention.ms": "1"}, {Partition("t", 0): 9})
@@ -76,6 +77,9 @@ def test_new_topic_of_the_same_name_has_its_own_details(connection: Connection) 
         clock.now_s += KNOWN_S
         second = described()
         assert (second.size_bytes or 0) > (first.size_bytes or 0) > 100
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(10)
+        wait_for(lambda: len(described().partitions) == 2, 10, "the second partition")
+        assert described().size_bytes == second.size_bytes, "its size is asked for at once"
         admin.delete_topics([topic])[topic].result(10)
         create(admin, topic, retention_ms=2_222_222)
         third = described()
